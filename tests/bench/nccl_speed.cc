@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Times all-reduces by NCCL between ranks of one GPU: one rank, and two and four where this NCCL
-// lets ranks share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1). Every sum is checked.
+// lets ranks share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1). Every sum is checked. The same ranks then
+// call NCCL directly, on a blocking communicator, one call after the other, as nccl-tests does.
 //
 //   nccl_speed [--mib N] [--rounds N] [--ranks N,...] [--json FILE]
 //
-// Exit codes: 0 done, 1 an error or a wrong sum, 2 wrong usage, 3 there is no GPU or no NCCL. Ranks
-// that NCCL refuses are a row that says so, not an error.
+// Exit codes: 0 done, 1 an error, a wrong sum or a speed below the wanted one, 2 wrong usage, 3
+// there is no GPU or no NCCL. Ranks that NCCL refuses are a row that says so, not an error.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -41,6 +42,7 @@ namespace {
 constexpr int kNothingToMeasure = 3;
 constexpr int kWarmUps = 3;
 constexpr std::chrono::seconds kLimit{60};
+constexpr double kOfBareWanted = 0.95;  // the speed of direct calls
 
 struct NcclArguments {
   uint64_t mib = 160;
@@ -115,73 +117,144 @@ absl::Status SumOnce(NcclCommunicator& ranks, DeviceStream& stream, DeviceSpan<f
   return CheckSum(stream, values, ranks.size());
 }
 
-// Seconds of each round, as this rank's events have them.
-absl::StatusOr<std::vector<double>> TimeRank(const Installation& on,
-                                             const NcclGroup& group,
-                                             const NcclArguments& arguments) {
-  PUSHPULL_ASSIGN_OR_RETURN(DeviceStream stream, DeviceStream::Create(on.device));
-  PUSHPULL_ASSIGN_OR_RETURN(const DeviceBuffer buffer,
-                            DeviceBuffer::Create(on.device, arguments.mib << 20));
-  const DeviceSpan<float> values = buffer.As<float>();
-  PUSHPULL_ASSIGN_OR_RETURN(
-      const std::unique_ptr<NcclCommunicator> ranks,
-      NcclCommunicator::Connect(on.nccl, on.device, group, Deadline::After(kLimit)));
-  PUSHPULL_RETURN_IF_ERROR(SumOnce(*ranks, stream, values));
-  // Zeros, so that sums of sums stay finite.
-  PUSHPULL_RETURN_IF_ERROR(stream.Fill(AsWritableBytes(values), 0));
+// Median seconds of a call of `all_reduce` by this rank's events. It puts the call on the stream;
+// `wait` waits for all of them.
+template <typename Call, typename Wait>
+absl::StatusOr<double> TimeCalls(const Installation& on,
+                                 DeviceStream& stream,
+                                 int rounds,
+                                 const Call& all_reduce,
+                                 const Wait& wait) {
   std::vector<DeviceEvent> events;
-  for (int i = 0; i < kWarmUps + arguments.rounds; ++i) {
+  for (int i = 0; i < kWarmUps + rounds; ++i) {
     if (i >= kWarmUps) {
       PUSHPULL_ASSIGN_OR_RETURN(DeviceEvent start, DeviceEvent::Create(on.device));
       PUSHPULL_RETURN_IF_ERROR(stream.Record(start));
       events.push_back(std::move(start));
     }
-    PUSHPULL_RETURN_IF_ERROR(
-        ranks->AllReduce(stream, AsWritableBytes(values), ElementKind::kFloat32, ElementOp::kSum));
+    PUSHPULL_RETURN_IF_ERROR(all_reduce());
   }
   PUSHPULL_ASSIGN_OR_RETURN(DeviceEvent end, DeviceEvent::Create(on.device));
   PUSHPULL_RETURN_IF_ERROR(stream.Record(end));
   events.push_back(std::move(end));
-  PUSHPULL_RETURN_IF_ERROR(ranks->Wait(stream, Deadline::After(kLimit)));
+  PUSHPULL_RETURN_IF_ERROR(wait());
   std::vector<double> seconds;
   for (size_t i = 0; i + 1 < events.size(); ++i) {
     PUSHPULL_ASSIGN_OR_RETURN(const double took,
                               DeviceEvent::SecondsBetween(events[i], events[i + 1]));
     seconds.push_back(took);
   }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+absl::Status CheckNccl(const Installation& on, NcclResult result, const char* call) {
+  if (result == kNcclSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(call, ": ", on.nccl->get_error_string(result)));
+}
+
+// As nccl-tests: neither deadlines nor checks between the calls.
+absl::StatusOr<double> TimeBareCalls(const Installation& on,
+                                     const NcclGroup& group,
+                                     int rounds,
+                                     DeviceStream& stream,
+                                     DeviceSpan<float> values) {
+  const DeviceScope scope(*on.device);
+  PUSHPULL_RETURN_IF_ERROR(scope.status());
+  NcclConfig config{.blocking = 1};
+  NcclComm ranks = nullptr;
+  PUSHPULL_RETURN_IF_ERROR(CheckNccl(
+      on,
+      on.nccl->init_rank(
+          &ranks, static_cast<int>(group.size), group.id, static_cast<int>(group.rank), &config),
+      "ncclCommInitRankConfig"));
+  const NcclArrays arrays = {.from = values.data(), .to = values.data(), .count = values.size()};
+  absl::StatusOr<double> seconds = TimeCalls(
+      on,
+      stream,
+      rounds,
+      [&] {
+        return CheckNccl(
+            on, on.nccl->all_reduce(arrays, kNcclSum, ranks, stream.handle()), "ncclAllReduce");
+      },
+      [&] { return stream.Wait(Deadline::After(kLimit)); });
+  PUSHPULL_RETURN_IF_ERROR(CheckNccl(on, on.nccl->abort(ranks), "ncclCommAbort"));
   return seconds;
+}
+
+struct NcclTimes {
+  double seconds = 0;
+  double bare_seconds = 0;
+};
+
+// `bare`: another group of the same ranks.
+absl::StatusOr<NcclTimes> TimeRank(const Installation& on,
+                                   const NcclGroup& group,
+                                   const NcclGroup& bare,
+                                   const NcclArguments& arguments) {
+  PUSHPULL_ASSIGN_OR_RETURN(DeviceStream stream, DeviceStream::Create(on.device));
+  PUSHPULL_ASSIGN_OR_RETURN(const DeviceBuffer buffer,
+                            DeviceBuffer::Create(on.device, arguments.mib << 20));
+  const DeviceSpan<float> values = buffer.As<float>();
+  NcclTimes times;
+  {
+    PUSHPULL_ASSIGN_OR_RETURN(
+        const std::unique_ptr<NcclCommunicator> ranks,
+        NcclCommunicator::Connect(on.nccl, on.device, group, Deadline::After(kLimit)));
+    PUSHPULL_RETURN_IF_ERROR(SumOnce(*ranks, stream, values));
+    // Zeros, so that sums of sums stay finite.
+    PUSHPULL_RETURN_IF_ERROR(stream.Fill(AsWritableBytes(values), 0));
+    PUSHPULL_ASSIGN_OR_RETURN(
+        times.seconds,
+        TimeCalls(
+            on,
+            stream,
+            arguments.rounds,
+            [&] {
+              return ranks->AllReduce(
+                  stream, AsWritableBytes(values), ElementKind::kFloat32, ElementOp::kSum);
+            },
+            [&] { return ranks->Wait(stream, Deadline::After(kLimit)); }));
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(times.bare_seconds,
+                            TimeBareCalls(on, bare, arguments.rounds, stream, values));
+  return times;
 }
 
 struct NcclRow {
   uint32_t ranks = 1;
   absl::Status status;
-  double seconds_median = 0;  // of the slowest rank
+  NcclTimes times;  // of the slowest rank
 };
 
 NcclRow TimeRanks(const Installation& on, uint32_t size, const NcclArguments& arguments) {
   NcclRow row{.ranks = size};
   const absl::StatusOr<NcclId> id = NewNcclId(*on.nccl);
-  if (!id.ok()) {
-    row.status = id.status();
-    return row;
-  }
-  std::vector<absl::StatusOr<std::vector<double>>> of_ranks(size);
+  const absl::StatusOr<NcclId> bare_id = NewNcclId(*on.nccl);
+  row.status.Update(id.status());
+  row.status.Update(bare_id.status());
+  if (!row.status.ok()) return row;
+  std::vector<absl::StatusOr<NcclTimes>> of_ranks(size);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      of_ranks[rank] = TimeRank(on, {*id, rank, size}, arguments);
+      of_ranks[rank] = TimeRank(on, {*id, rank, size}, {*bare_id, rank, size}, arguments);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (absl::StatusOr<std::vector<double>>& seconds : of_ranks) {
-    if (!seconds.ok()) {
-      row.status.Update(seconds.status());
+  for (const absl::StatusOr<NcclTimes>& times : of_ranks) {
+    if (!times.ok()) {
+      row.status.Update(times.status());
       continue;
     }
-    std::sort(seconds->begin(), seconds->end());
-    row.seconds_median = std::max(row.seconds_median, (*seconds)[seconds->size() / 2]);
+    row.times.seconds = std::max(row.times.seconds, times->seconds);
+    row.times.bare_seconds = std::max(row.times.bare_seconds, times->bare_seconds);
   }
   return row;
+}
+
+double OfBare(const NcclRow& row) {
+  return row.times.bare_seconds / row.times.seconds;
 }
 
 // Ranks that share a GPU are refused by versions that do not have that.
@@ -195,7 +268,8 @@ nlohmann::json ToJson(const Installation& on,
   nlohmann::json list = nlohmann::json::array();
   for (const NcclRow& row : rows) {
     list.push_back({{"ranks", row.ranks},
-                    {"seconds_median", row.seconds_median},
+                    {"seconds_median", row.times.seconds},
+                    {"bare_seconds_median", row.times.bare_seconds},
                     {"error", std::string(row.status.message())}});
   }
   return {{"device", on.device->properties().name},
@@ -212,6 +286,7 @@ void PrintRows(const Installation& on,
                NcclVersionText(on.nccl->version),
                arguments.mib,
                arguments.rounds);
+  absl::PrintF("%-26s %10s %10s %8s  wanted\n", "what", "ms", "GB/s", "of bare");
   for (const NcclRow& row : rows) {
     const std::string name = absl::StrCat(row.ranks, row.ranks == 1 ? " rank" : " ranks, one GPU");
     if (!row.status.ok()) {
@@ -219,8 +294,13 @@ void PrintRows(const Installation& on,
       continue;
     }
     const double bytes = static_cast<double>(arguments.mib << 20);
-    absl::PrintF(
-        "%-26s %10.3f %10.1f\n", name, row.seconds_median * 1e3, bytes / row.seconds_median / 1e9);
+    absl::PrintF("%-26s %10.3f %10.1f %8.2f  %.2f: %s\n",
+                 name,
+                 row.times.seconds * 1e3,
+                 bytes / row.times.seconds / 1e9,
+                 OfBare(row),
+                 kOfBareWanted,
+                 OfBare(row) >= kOfBareWanted ? "met" : "MISSED");
   }
 }
 
@@ -239,7 +319,8 @@ int NcclMain(int argc, char** argv) {
   int code = 0;
   for (const uint32_t ranks : arguments->ranks) {
     rows.push_back(TimeRanks(*on, ranks, *arguments));
-    if (!rows.back().status.ok() && !IsRefused(rows.back())) code = 1;
+    const NcclRow& row = rows.back();
+    if (row.status.ok() ? OfBare(row) < kOfBareWanted : !IsRefused(row)) code = 1;
   }
   PrintRows(*on, *arguments, rows);
   if (arguments->json.empty()) return code;

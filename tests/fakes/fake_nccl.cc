@@ -84,8 +84,9 @@ std::shared_ptr<const NcclApi> FakeNccl::api(int version) {
   };
   api->init_rank = [this](
                        NcclComm* comm, int size, const NcclId& id, int rank, NcclConfig* config) {
-    PUSHPULL_CHECK(config->blocking == 0 && config->size == 24);
-    return InitRank(comm, size, id, rank);
+    PUSHPULL_CHECK(config->size == 24);
+    const NcclResult result = InitRank(comm, size, id, rank);
+    return config->blocking == 0 ? result : WaitForRanks(*comm);
   };
   api->get_async_error = [this](NcclComm comm, NcclResult* state) {
     return AsyncError(comm, state);
@@ -168,7 +169,16 @@ NcclResult FakeNccl::InitRank(NcclComm* comm, int size, const NcclId& id, int ra
   const MutexLock lock(mu_);
   const std::string key = absl::StrCat("id ", int{id.bytes[0]});
   *comm = Add(GroupOf(key, size), rank);
+  joined_.NotifyAll();
   return kNcclInProgress;
+}
+
+NcclResult FakeNccl::WaitForRanks(NcclComm comm) {
+  const MutexLock lock(mu_);
+  const std::shared_ptr<Group> group = PartOf(comm).group;
+  for (BriefWait wait; group->ranks.size() < static_cast<size_t>(group->size);)
+    wait.Continue(joined_, mu_);
+  return kNcclSuccess;
 }
 
 NcclResult FakeNccl::AsyncError(NcclComm comm, NcclResult* state) {

@@ -64,6 +64,7 @@ class FakeNccl {
 
   NcclResult InitRank(NcclComm* comm, int size, const NcclId& id, int rank)
       ABSL_LOCKS_EXCLUDED(mu_);
+  NcclResult WaitForRanks(NcclComm comm) ABSL_LOCKS_EXCLUDED(mu_);
   NcclResult AsyncError(NcclComm comm, NcclResult* state) ABSL_LOCKS_EXCLUDED(mu_);
   NcclResult Abort(NcclComm comm) ABSL_LOCKS_EXCLUDED(mu_);
   NcclResult Shrink(NcclComm comm, const std::set<int>& lost, NcclComm* next)
@@ -81,6 +82,7 @@ class FakeNccl {
 
   FakeCudaDriver& driver_;
   mutable Mutex mu_;
+  CondVar joined_;
   std::map<std::string, std::shared_ptr<Group>> groups_ ABSL_GUARDED_BY(mu_);  // by how they began
   std::map<uint64_t, Part> parts_ ABSL_GUARDED_BY(mu_);
   uint64_t next_handle_ ABSL_GUARDED_BY(mu_) = 1;

@@ -88,7 +88,7 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"device_test +[1-9]\d* passed, 0 failed, 0 skipped")
         self.assertRegex(done.stdout, r"nccl_test +[1-9]\d* passed, 0 failed, 0 skipped")
-        self.assertRegex(done.stdout, r"(?m)^4 ranks, one GPU +[\d.]+ +[\d.]+$")
+        self.assertRegex(done.stdout, r"(?m)^4 ranks, one GPU +[\d.]+ +[\d.]+ +[\d.]+ +0\.95: met$")
         self.assertRegex(done.stdout, r"(?m)^sum +[\d.]+ +[\d.]+ +[\d.]+ +0\.85: met$")
         speed = json.loads((self.folder / "out/speed.json").read_text())
         self.assertIn("adamw", [row["name"] for row in speed["rows"]])
@@ -105,7 +105,7 @@ class BundleTest(unittest.TestCase):
         self.assertNotIn("SKIPPED", tests.stdout)
         self.assertEqual(speed.returncode, 0, speed.stdout + speed.stderr)
         self.assertRegex(speed.stdout, r"NCCL 2\.32\.3: all-reduce of 1 MiB")
-        self.assertRegex(speed.stdout, r"(?m)^2 ranks, one GPU +[\d.]+ +[\d.]+$")
+        self.assertRegex(speed.stdout, r"(?m)^2 ranks, one GPU +[\d.]+ +[\d.]+ +[\d.]+ +0\.95: met$")
 
     def test_wrong_arguments_are_named(self):
         self.make()
