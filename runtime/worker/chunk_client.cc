@@ -449,7 +449,10 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
     dependencies_.observer.OnUnevenStep(Step{version.value() - 1});
   clip_.OnVersion(frame.header.chunk, version, frame.header.weight);
   const bool is_push = IsPush(request.type);
-  if (is_push) chunk.clock = frame.header.clock;
+  if (is_push) {
+    chunk.clock = frame.header.clock;
+    dependencies_.statistics.AddChunkPush(link.worker() || request.joint != nullptr);
+  }
   if (!link.worker()) dependencies_.statistics.AddReceived(link.channel()->kind(), num_bytes);
   At(SyncPhase::kApply);
   request.times.received = frame.received_at;

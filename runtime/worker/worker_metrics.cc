@@ -58,6 +58,11 @@ struct WorkerMetrics::Families {
             registry, "pushpull_step", "Steps finished, those before this worker joined included")),
         loss(Gauge(registry, "pushpull_loss", "As reported by the worker's program")),
         resends(Counter(registry, "pushpull_resends_total", "Requests sent again")),
+        chunk_pushes(CounterFamily(registry,
+                                   "pushpull_chunk_pushes_total",
+                                   "Gradients of chunks, each by itself or in a group's sum")),
+        alone_pushes(chunk_pushes.Add({{"kind", "alone"}})),
+        joint_pushes(chunk_pushes.Add({{"kind", "joint"}})),
         overflows(Counter(registry,
                           "pushpull_codec_overflows_total",
                           "Finite values of gradients that a codec has no finite number for")),
@@ -85,6 +90,9 @@ struct WorkerMetrics::Families {
   prometheus::Gauge& step;
   prometheus::Gauge& loss;
   prometheus::Counter& resends;
+  prometheus::Family<prometheus::Counter>& chunk_pushes;
+  prometheus::Counter& alone_pushes;
+  prometheus::Counter& joint_pushes;
   prometheus::Counter& overflows;
   prometheus::Family<prometheus::Counter>& link_bytes;
   prometheus::Family<prometheus::Counter>& link_seconds;
@@ -118,6 +126,9 @@ void WorkerMetrics::AddPulled(absl::string_view channel, uint64_t bytes) {
 }
 void WorkerMetrics::AddResend() {
   families_->resends.Increment();
+}
+void WorkerMetrics::AddChunkPush(bool is_joint) {
+  (is_joint ? families_->joint_pushes : families_->alone_pushes).Increment();
 }
 void WorkerMetrics::AddOverflows(uint64_t values) {
   families_->overflows.Increment(static_cast<double>(values));

@@ -28,6 +28,8 @@ class WorkerMetrics {
   void AddPushed(absl::string_view channel, uint64_t bytes);
   void AddPulled(absl::string_view channel, uint64_t bytes);
   void AddResend();
+  // A gradient of one chunk counts in its step; `is_joint`: in the sum of a group (localReduce).
+  void AddChunkPush(bool is_joint);
   void AddOverflows(uint64_t values);
   void AddSamples(uint64_t samples);
   void SetStep(uint64_t step);

@@ -26,6 +26,7 @@ class WorkerStatistics {
   void AddSent(absl::string_view channel, uint64_t bytes);
   void AddReceived(absl::string_view channel, uint64_t bytes);
   void AddResend();
+  void AddChunkPush(bool is_joint) { metrics_.AddChunkPush(is_joint); }
   void AddOverflows(uint64_t values) { metrics_.AddOverflows(values); }
   void AddSamples(uint64_t samples);
   void AddSynchronized(const SyncObservation& observation);

@@ -82,6 +82,30 @@ TEST(SimJointTest, AGroupSendsAsMuchAsOneWorker) {
   EXPECT_EQ(BytesOfStep(Groups(4, 2, 2), 4), of_all / 2);
 }
 
+TEST(SimJointTest, AWorkerCountsItsPushesByWhetherTheyWereJoint) {
+  SimJob job(Groups(3, 1));
+  SimTrainer trainer(job, Tensors(Reduction::kMean));
+  ASSERT_TRUE(trainer.Start(3).ok());
+  // The links within the group come up meanwhile.
+  ASSERT_TRUE(trainer.StepAll(3, [](uint32_t) { return 1.0F; }).ok());
+  const auto count = [&job](uint32_t worker, const std::string& kind) {
+    return Total(job.WorkerMetricsText(worker),
+                 absl::StrCat("pushpull_chunk_pushes_total{kind=\"", kind, "\"}"));
+  };
+  std::vector<double> alone;
+  for (uint32_t worker = 0; worker < 3; ++worker) {
+    alone.push_back(count(worker, "alone"));
+    EXPECT_EQ(alone.back() + count(worker, "joint"), 8);
+  }
+
+  ASSERT_TRUE(trainer.StepAll(3, [](uint32_t) { return 1.0F; }).ok());
+
+  for (uint32_t worker = 0; worker < 3; ++worker) {
+    EXPECT_EQ(count(worker, "alone"), alone[worker]);
+    EXPECT_EQ(alone[worker] + count(worker, "joint"), 16);
+  }
+}
+
 TEST(SimJointTest, TheMeanIsWeightedBySamples) {
   SimJob job(Groups(3, 1));
   SimTrainer trainer(job, Tensors(Reduction::kMean));
