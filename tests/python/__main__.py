@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel of runtime/python against what `cmake --install` installs, and tests it in environments of its own.
 
-With --build it tests nothing. PUSHPULL_BUILD names the build folder, CMAKE the program. The wheel is left in
-build/python/dist, or FOLDER/dist. The environments are kept from run to run: build/python/venv has the test packages of pyproject.toml and no
+With --build it tests nothing. PUSHPULL_BUILD names the build folder, CMAKE the program, FOLDER another one than build/python.
+The wheel is left in its dist. The environments are kept from run to run: build/python/venv has the test packages of pyproject.toml and no
 torch, build/python/venv-torch mypy and the NumPy and torch of the system.
 """
 import os

@@ -13,9 +13,10 @@ import fake_accelerator
 import torch
 import torch_scenarios
 from package_test import HERE, ROOT, JobTest, run
+from training_cases import TrainingCases
 
 
-class DeviceTest(JobTest):
+class DeviceTest(TrainingCases, JobTest):
     SCENARIOS = HERE / "torch_scenarios.py"
 
     @classmethod
@@ -24,27 +25,6 @@ class DeviceTest(JobTest):
         environment = mock.patch.dict(os.environ, {"FAKE_ACCELERATOR": str(library)})
         environment.start()
         cls.addClassCleanup(environment.stop)
-
-    def train(self, kind: str, clip: float = 0, micro: int = 1, where: str = "auto", on_servers: bool = True) -> None:
-        report = self.run_scenario("trains_as_one_process", kind, clip, micro, where)
-
-        self.assertEqual(report["steps"], torch_scenarios.STEPS)
-        self.assertEqual(report["final"]["on_servers"], float(on_servers))
-
-    def test_sgd_trains_as_one_process(self) -> None:
-        self.train("sgd")
-
-    def test_adamw_with_clipping_trains_as_one_process(self) -> None:
-        self.train("adamw", clip=0.5)
-
-    def test_adagrad_accumulates_as_one_process(self) -> None:
-        self.train("adagrad", micro=3)
-
-    def test_other_optimizers_train_on_workers(self) -> None:
-        self.train("rmsprop", clip=0.5, on_servers=False)
-
-    def test_adamw_trains_on_workers_if_told(self) -> None:
-        self.train("adamw", where="workers", micro=2, on_servers=False)
 
     def test_trains_without_servers(self) -> None:
         report = self.run_scenario("trains_as_one_process", "sgd", 0, 1, "auto", servers=0, settings=("spec.sync.mode=AllReduce",))
@@ -72,9 +52,6 @@ class DeviceTest(JobTest):
 
         first, second = [json.loads((self.folder / f"model-{worker}").read_text()) for worker in range(2)]
         self.assertEqual(first, second)
-
-    def test_values_loaded_before_the_start_count(self) -> None:
-        self.run_scenario("begins_with_loaded_values")
 
     def test_lost_worker_and_resizes_change_nothing(self) -> None:
         self.run_scenario("survives", "servers")

@@ -197,14 +197,10 @@ def begins_with_loaded_values() -> None:
     loaded = {name: torch.full_like(value, 3) for name, value in model.state_dict().items()}
     model.load_state_dict(loaded)
     job.start()
-    with torch.no_grad():
-        model[0].weight.fill_(5)  # has no effect: the job has its value
-    model(torch.ones(8, 4, device=DEVICE)).sum().mul(0).backward()
-    model[1].load_state_dict({name: value for name, value in loaded.items() if name.startswith("1.")}, strict=False)
+    for name, value in values_of(model).items():
+        assert torch.equal(value, loaded[name].cpu()), (name, value)
+    model(torch.ones(8, 4, device=DEVICE)).sum().backward()
     optimizer.step()
-    values = model.state_dict()
-    for name in ("0.weight", "0.bias", "1.weight", "1.bias", "1.running_var"):
-        assert torch.allclose(values[name].cpu(), loaded[name].cpu(), rtol=0.2), (name, values[name])
     job.end()
 
 

@@ -11,37 +11,17 @@ import unittest
 import torch
 import torch_scenarios
 from package_test import HERE, JobTest, run
+from training_cases import TrainingCases
 
 
-class TorchTest(JobTest):
+class TorchTest(TrainingCases, JobTest):
     SCENARIOS = HERE / "torch_scenarios.py"
-
-    def train(self, kind: str, clip: float = 0, micro: int = 1, where: str = "auto", on_servers: bool = True) -> None:
-        report = self.run_scenario("trains_as_one_process", kind, clip, micro, where)
-
-        self.assertEqual(report["steps"], torch_scenarios.STEPS)
-        self.assertEqual(report["final"]["on_servers"], float(on_servers))
-
-    def test_sgd_trains_as_one_process(self) -> None:
-        self.train("sgd")
 
     def test_adam_trains_as_one_process(self) -> None:
         self.train("adam")
 
-    def test_adamw_with_clipping_trains_as_one_process(self) -> None:
-        self.train("adamw", clip=0.5)
-
-    def test_adagrad_accumulates_as_one_process(self) -> None:
-        self.train("adagrad", micro=3)
-
-    def test_other_optimizers_train_on_workers(self) -> None:
-        self.train("rmsprop", clip=0.5, on_servers=False)
-
     def test_sgd_with_clipping_accumulates_as_one_process(self) -> None:
         self.train("sgd", clip=0.05, micro=2)
-
-    def test_adamw_trains_on_workers_if_told(self) -> None:
-        self.train("adamw", where="workers", micro=2, on_servers=False)
 
     def test_passes_are_in_a_trace(self) -> None:
         self.run_scenario("is_traced")

@@ -105,7 +105,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if model is not None:
             self._hook_modules(model)
         for each in self._rows:
-            receive_before(embeddings[each.name], each, self._begin, lambda: self.timeout)
+            receive_before(embeddings[each.name], each, self._job._start_once, lambda: self.timeout)
         self._waits_in_step = model is None
         self._job._optimizers.append(self)
 
@@ -113,7 +113,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients. They are never filled with zeros: servers may still read them."""
-        self._begin()
+        self._job._start_once()
         for each in self._parameters.values():
             each.parameter.grad = None
 
@@ -185,7 +185,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """
         if not self.runs_on_servers or not self._job._has_started:
             return self._optimizer.state_dict()
-        self._begin()
+        self._job._start_once()
         self.wait()
         self._receive_state()
         try:
@@ -320,7 +320,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._spans.on_gradient()
             if self._accumulates or not self._job._is_last_of_step:
                 return
-            self._begin()
+            self._job._start_once()
             if each.is_pushed or self._is_synchronized:
                 raise RuntimeError(f'gradient of "{name}": a second backward pass before step(); run all but the last one '
                                    "in no_sync()")
@@ -345,14 +345,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
             used = [by_id[id(parameter)] for parameter in (module.parameters() if own else ()) if id(parameter) in by_id]
 
             def before(called: torch.nn.Module, _: object) -> None:
-                self._begin()
+                self._job._start_once()
                 if not called.training:
                     self.wait()
                 self._wait(used)
             module.register_forward_pre_hook(before)
 
         def before_model(_: torch.nn.Module, __: object) -> None:
-            self._begin()
+            self._job._start_once()
             for buffer in self._buffers:
                 buffer.wait(self.timeout)
 
@@ -372,9 +372,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Ignores changes to gradients since their push: measuring their norm, by clipping to infinity, changed no value."""
         for each in self._parameters.values():
             each.ignore_changes()
-
-    def _begin(self) -> None:
-        self._job._start_once()
 
     def _after_start(self) -> None:
         """The parameters and buffers have the job's values from here on."""
@@ -428,7 +425,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _push_nothing(self) -> None:
         """Makes a step without samples: the other workers wait for this one nevertheless."""
-        self._begin()
+        self._job._start_once()
         for each in self._parameters.values():
             each.parameter.grad = None
         self._push_rest(0.0)
@@ -438,7 +435,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Receives all rows of sparse embeddings, as they are after the last step."""
         if not self._rows or not self._job._has_started:
             return
-        self._begin()
+        self._job._start_once()
         for each in self._rows:
             each.receive_all(self.timeout)
 
@@ -451,7 +448,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _push_rest(self, samples: Optional[float] = None) -> None:
         """Pushes what the backward pass has not pushed; zeros for parameters without a gradient."""
-        self._begin()
+        self._job._start_once()
         samples = self._job.store._weight if samples is None else samples
         for each in self._parameters.values():
             if each.is_pushed:
