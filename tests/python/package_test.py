@@ -50,10 +50,13 @@ class JobTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def run_scenario(self, name: str, *arguments: object, servers: int = 2, workers: int = 2, ends_with: int = 0,
-                     settings: tuple[str, ...] = ()) -> dict:
-        """Runs a job of SCENARIOS, with `settings` for --set; its report."""
+                     settings: tuple[str, ...] = (), launcher: tuple[str, ...] = (), fails: bool = False) -> dict:
+        """Runs a job of SCENARIOS, with `settings` for --set and `launcher` as Python's first arguments; its report.
+
+        `fails`: a process may report an error.
+        """
         manifest, report = self.folder / "job.yaml", self.folder / "report.json"
-        command = json.dumps(["python3", "-B", str(self.SCENARIOS), name, *map(str, arguments)])
+        command = json.dumps(["python3", "-B", *launcher, str(self.SCENARIOS), name, *map(str, arguments)])
         manifest.write_text(MANIFEST.format(job=name.replace("_", "-"), command=command, servers=servers, workers=workers))
 
         done = run(PUSHPULL, "run", manifest, "--report", report, *(f"--set={each}" for each in settings), cwd=self.folder,
@@ -61,7 +64,8 @@ class JobTest(unittest.TestCase):
 
         logs = "".join(log.read_text() for log in sorted(self.folder.glob(".pushpull/*/logs/worker-*")))
         self.assertEqual(done.returncode, ends_with, done.stdout + logs)
-        self.assertNotIn("Traceback", logs)
+        if not fails:
+            self.assertNotIn("Traceback", logs)
         return json.loads(report.read_text()) if report.exists() else {}
 
 

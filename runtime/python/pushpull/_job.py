@@ -293,9 +293,12 @@ class Job:
     this one, as after a crash.
     """
 
-    def __init__(self, environment: Mapping[str, str], timeout: float) -> None:
+    def __init__(self, environment: Mapping[str, str], engine: Any, local_ranks: Any = None) -> None:
+        """Of `pushpull.init` and pushpull.torch. `local_ranks`: the processes of this worker, if it has several."""
         self._environment = dict(environment)
-        self._engine = _engine.EngineJob(self._environment, timeout)
+        self._engine: _engine.EngineJob = engine
+        self._local_ranks = local_ranks
+        self._share_of_rank = 1 / self.local_ranks  # of the worker's samples in the step
         self.store = Store(self._engine)
         self._exit_code = 0
         self._has_started = False
@@ -355,6 +358,9 @@ class Job:
         Raises PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`), DATA_LOSS (the job's position is
         damaged), and those of `Handle.wait`.
         """
+        if self.local_ranks > 1:
+            raise PushPullError(f"samples: the worker has {self.local_ranks} processes; use ElasticSampler or ElasticDataLoader of "
+                                "pushpull.torch, which divide its samples among them", "FAILED_PRECONDITION")
         while True:
             part = self._engine.samples()
             if part.is_over:
@@ -510,6 +516,16 @@ class Job:
         return self._engine.workers
 
     @property
+    def local_rank(self) -> int:
+        """Index of this process among those of the worker: 0, unless pushpull.torch.init was called under torchrun."""
+        return int(self._local_ranks.rank) if self._local_ranks is not None else 0
+
+    @property
+    def local_ranks(self) -> int:
+        """Number of processes of this worker."""
+        return int(self._local_ranks.size) if self._local_ranks is not None else 1
+
+    @property
     def is_released(self) -> bool:
         """Whether the worker must leave: the job is smaller now, or the process has to end (SIGTERM)."""
         return self._engine.is_released
@@ -551,12 +567,18 @@ def init(timeout: float = 300.0, *, environment: Optional[Mapping[str, str]] = N
     DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker),
     NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
     """
+    variables = dict(os.environ if environment is None else environment)
+    return join(Job(variables, _engine.EngineJob(variables, timeout)))
+
+
+def join(job: Job) -> Job:
+    """Makes it the job of this process."""
     global _current
-    _current = Job(os.environ if environment is None else environment, timeout)
+    _current = job
     if sys.excepthook is not _end_if_told:
         _excepthooks.append(sys.excepthook)
         sys.excepthook = _end_if_told
-    return _current
+    return job
 
 
 def current_job() -> Job:

@@ -14,6 +14,7 @@
     pushpull.current_job().end()
 """
 from ._data import ElasticDataLoader, ElasticSampler
+from ._local_ranks import init
 from ._optimizer import DistributedOptimizer
 
-__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler"]
+__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler", "init"]

@@ -17,12 +17,18 @@ from .._job import Job, current_job
 _Indices = numpy.typing.NDArray[numpy.int64]
 
 
+_Ranges = tuple[tuple[int, int], ...]  # first position in the epoch's order, count
+
+
 class _Part(NamedTuple):
-    """This worker's samples in a step."""
+    """This process's samples in a step: all of the worker's, or those of a local rank."""
 
     epoch: int
-    ranges: tuple[tuple[int, int], ...]  # first position in the epoch's order, count
-    num_samples: int
+    of_worker: _Ranges
+    num_of_worker: int
+    ranges: _Ranges
+    num_samples: int  # at least 1: a rank for which there is none has one that does not count
+    share: float  # of the worker's samples
 
 
 class _MicroBatch(NamedTuple):
@@ -66,11 +72,10 @@ class _Steps:
             self._batch = samples.batch or self._batch
             if samples.is_over or samples.epoch > self._iterations:
                 break
-            part = _Part(samples.epoch, tuple(samples.ranges), samples.count)
-            if part.num_samples == 0:
+            if samples.count == 0:
                 self.job._push_nothing()
             else:
-                yield self._hand_out(part)
+                yield self._hand_out(self._part_of(samples))
                 self._check_pushed(samples.step)
             self._finish_step()
         self._iterations += 1
@@ -84,7 +89,7 @@ class _Steps:
         epoch = samples.epoch
         while samples.epoch == epoch and not samples.is_over:
             if samples.count > 0:
-                yield _Part(epoch, tuple(samples.ranges), samples.count)
+                yield self._part_of(samples)
             ahead = samples.step + 1 - self.job._engine.samples().step
             samples = self.job._engine.samples(max(ahead, 0))
 
@@ -101,7 +106,15 @@ class _Steps:
         positions = numpy.concatenate([numpy.arange(first, first + count) for first, count in part.ranges])
         order = self._order_of(part.epoch)
         indices = positions if order is None else order[positions]
-        return [batch.tolist() for batch in numpy.array_split(indices, min(self.accumulate, part.num_samples))]
+        # As many in every local rank: loaders ask for their next samples together.
+        micro_batches = min(self.accumulate, max(1, part.num_of_worker // self.job.local_ranks))
+        return [batch.tolist() for batch in numpy.array_split(indices, micro_batches)]
+
+    def _part_of(self, samples: Any) -> _Part:
+        rank, ranks = self.job.local_rank, self.job.local_ranks
+        begin, end = rank * samples.count // ranks, (rank + 1) * samples.count // ranks
+        ranges, taken = tuple(samples.ranges), max(end - begin, 1)
+        return _Part(samples.epoch, ranges, samples.count, _cut(ranges, begin, taken), taken, (end - begin) / samples.count)
 
     def _order_of(self, epoch: int) -> Optional[_Indices]:
         """A permutation that is the same in all workers, and in a job restored with another version of NumPy (NEP 19)."""
@@ -110,7 +123,8 @@ class _Steps:
         return self._order[1]
 
     def _hand_out(self, part: _Part) -> _Part:
-        self.job.store._weight = float(part.num_samples)
+        self.job.store._weight = float(part.num_of_worker)
+        self.job._share_of_rank = part.share
         self.job.store._has_pushed = False
         self._is_under_way = True
         return part
@@ -130,8 +144,21 @@ class _Steps:
         self.job.store.wait(self.timeout)
         self.job._finish_commit(self.timeout)
         self.job.store._weight = 1.0
+        self.job._share_of_rank = 1 / self.job.local_ranks
         self.job._is_last_of_step = True
         self._is_under_way = False
+
+
+def _cut(ranges: _Ranges, begin: int, count: int) -> _Ranges:
+    """`count` of the positions in `ranges`, without the first `begin` of them."""
+    cut = []
+    for first, length in ranges:
+        skipped = min(begin, length)
+        taken = min(count, length - skipped)
+        if taken > 0:
+            cut.append((first + skipped, taken))
+        begin, count = begin - skipped, count - taken
+    return tuple(cut)
 
 
 class _HasSteps:

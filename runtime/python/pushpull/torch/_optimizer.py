@@ -12,6 +12,7 @@ from torch.nn.utils.clip_grad import clip_grad_norm_
 from .._job import current_job
 from .._optimizers import SGD, Sum
 from ._devices import Copies
+from ._rank_sums import RankBuffer, RankParameter, RankSums
 from ._rows import RowParameter, check_choices, receive_before, sparse_embeddings
 from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, to_rows
 from ._spans import PassSpans
@@ -51,6 +52,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
     job: it pushes each gradient as soon as it is complete. Between `step` and the next forward pass parameters may change at
     any time; `wait` ends that, and so do `model.state_dict()` and any forward pass in evaluation mode.
 
+    With several local ranks (`pushpull.torch.init`) a worker has one such optimizer, whose parameters are in all ranks. It runs
+    on the servers, or in mode AllReduce; there are no sparse embeddings and no scaler. `step` blocks until the new values are in
+    every rank.
+
     Raises ValueError (a parameter without a name, the settings), TypeError (a dtype), RuntimeError (gradients in the wrong
     order), and in waits the PushPullErrors of `Handle.wait`.
     """
@@ -86,27 +91,31 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                              if name not in self._job.store._values}
         embeddings = sparse_embeddings(model, trained)
         self._check_embeddings(embeddings, trained, codec, optimizer_on)
+        self._check_ranks(embeddings)
         dense = [parameter for name, parameter in trained.items() if name not in embeddings]
         tensors = 1 if self.runs_on_servers else 2
         overflow = [] if self._scaler is None else [torch.zeros(1)]
-        memory = Memory(self._job, [*dense * tensors, *averaged.values(), *overflow])
+        is_member = self._job.local_rank == 0
+        memory = Memory(self._job, [*dense * tensors, *averaged.values(), *overflow]) if is_member else None
         self._copies: dict[torch.device, Copies] = {}
         self._dense: list[Parameter] = []
         self._rows: list[RowParameter] = []
-        self._parameters: dict[str, Union[Parameter, RowParameter]] = {}
+        self._parameters: dict[str, Union[Parameter, RankParameter, RowParameter]] = {}
         for name, parameter in trained.items():
             group = groups[id(parameter)]
             self._parameters[name] = (self._add_rows(name, parameter, group) if name in embeddings else
                                       self._add(name, parameter, group, memory, codec))
         self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
-        self._overflow = self._add_overflow(overflow[0], memory) if overflow else None
+        self._sums = self._sum_over_ranks()
+        self._overflow = self._add_overflow(overflow[0], memory) if overflow and memory is not None else None
         self._hooks = [self._hook(name, each) for name, each in self._parameters.items()]
         self._spans = None if model is None else PassSpans(self._job, model)
         if model is not None:
             self._hook_modules(model)
         for each in self._rows:
             receive_before(embeddings[each.name], each, self._job._start_once, lambda: self.timeout)
-        self._waits_in_step = model is None
+        # Rank 0 may then measure or save while the others are in the next step.
+        self._waits_in_step = model is None or self._sums is not None
         self._job._optimizers.append(self)
 
     # ---- what a training loop calls ----
@@ -171,6 +180,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """Blocks until the parameters and the buffers have the values after the last step."""
         if not self._is_pending:
             return
+        if self._sums is not None:
+            self._sums.pass_on_values(self.timeout)
         self._wait(self._parameters.values())
         for buffer in self._buffers:
             buffer.wait(self.timeout)
@@ -185,6 +196,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """
         if not self.runs_on_servers or not self._job._has_started:
             return self._optimizer.state_dict()
+        if self._job.local_rank > 0:
+            raise RuntimeError(f"state_dict: this is local rank {self._job.local_rank}; local rank 0 receives the state from the servers")
         self._job._start_once()
         self.wait()
         self._receive_state()
@@ -267,6 +280,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 raise ValueError(f'parameter "{name}": SparseAdam is for the weights of Embedding(sparse=True), as in torch; give '
                                  "the others an optimizer and a DistributedOptimizer of their own")
 
+    def _check_ranks(self, embeddings: Iterable[str]) -> None:
+        if self._job.local_ranks == 1:
+            return
+        if not self.runs_on_servers or self._scaler is not None:
+            raise ValueError(f"a worker with {self._job.local_ranks} local ranks needs an optimizer that runs on the servers, and no "
+                             f"scaler; {self._optimizer!r} does not: use SGD, Adagrad, Adam or AdamW, and bfloat16 autocast")
+        for name in embeddings:
+            raise ValueError(f'parameter "{name}": Embedding(sparse=True) needs a worker with one process; use sparse=False')
+        if self._job._optimizers:
+            raise ValueError("a second DistributedOptimizer in a worker with several local ranks; use one, with parameter groups")
+
     def _add_rows(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> RowParameter:
         optimizer = on_servers(self._optimizer, group)
         assert optimizer is not None
@@ -275,10 +299,19 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._rows.append(added)
         return added
 
-    def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
-        added = self._add_dense(name, parameter, group, memory, codec)
-        self._dense.append(added)
-        return added
+    def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Optional[Memory],
+             codec: str) -> Union[Parameter, RankParameter]:
+        added = None if memory is None else self._add_dense(name, parameter, group, memory, codec)
+        if added is not None:
+            self._dense.append(added)
+            if self._job.local_ranks == 1:
+                return added
+        return RankParameter(name, parameter, group, added)
+
+    def _sum_over_ranks(self) -> Optional[RankSums]:
+        parts: list[Union[RankParameter, RankBuffer]] = [each for each in self._buffers if isinstance(each, RankBuffer)]
+        parts += [each for each in self._parameters.values() if isinstance(each, RankParameter)]
+        return RankSums(self._job, parts) if parts else None
 
     def _add_dense(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
         on_device = parameter.device.type != "cpu"
@@ -303,17 +336,22 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._copies[value.device] = Copies(value.device)
         return DeviceTensor(name, gradient, memory.take(value).copy_(value), self._copies[value.device])
 
-    def _add_buffer(self, name: str, buffer: torch.Tensor, memory: Memory) -> Buffer:
-        mean = self._tensor(name, buffer.clone(), memory)
-        mean.register(self._job, Sum())
-        return Buffer(buffer, mean)
+    def _add_buffer(self, name: str, buffer: torch.Tensor, memory: Optional[Memory]) -> Union[Buffer, RankBuffer]:
+        added = None
+        if memory is not None:
+            mean = self._tensor(name, buffer.clone(), memory)
+            mean.register(self._job, Sum())
+            added = Buffer(buffer, mean)
+            if self._job.local_ranks == 1:
+                return added
+        return RankBuffer(buffer, added)
 
     def _add_overflow(self, flag: torch.Tensor, memory: Memory) -> Tensor:
         overflow = Tensor("gradient overflow", memory.take(flag), flag)
         overflow.register(self._job, Sum())
         return overflow
 
-    def _hook(self, name: str, each: Union[Parameter, RowParameter]) -> object:
+    def _hook(self, name: str, each: Union[Parameter, RankParameter, RowParameter]) -> object:
         """Called when the gradient of a backward pass is in `parameter.grad`. The result keeps the hook alive."""
         def on_gradient(*_: object) -> None:
             if self._spans is not None:
@@ -379,6 +417,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             each.bind(self._job._engine)
         for buffer in self._buffers:
             buffer.bind(self._job._engine)
+        if self._sums is not None:
+            self._sums.pass_on_values(self.timeout)
         if self._overflow is not None:
             self._overflow.bind(self._job._engine)
 
@@ -439,7 +479,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for each in self._rows:
             each.receive_all(self.timeout)
 
-    def _push(self, each: Union[Parameter, RowParameter], samples: float) -> None:
+    def _push(self, each: Union[Parameter, RankParameter, RowParameter], samples: float) -> None:
         if self._scaler is not None and self._loss_scale is None:
             self._loss_scale = float(self._scaler.get_scale())
         is_finite = each.push(samples, self.timeout, self._loss_scale)
@@ -478,10 +518,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
             buffer.push(samples, self.timeout)
         if not self.runs_on_servers:
             self._update_on_worker()
+        if self._sums is not None:
+            self._sums.end_step(self.timeout)
         for each in self._parameters.values():
-            each.end_step(self.timeout)
+            each.end_push(self.timeout)
+            each.is_pushed = False
         for buffer in self._buffers:
-            buffer.mean.end_push(self.timeout)
+            buffer.end_push(self.timeout)
         self._is_synchronized = False
         self._loss_scale = None
         self._is_pending = True
@@ -508,7 +551,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _has_overflow(self) -> bool:
         return self._overflow is not None and float(self._overflow.value) > 0
 
-    def _wait(self, parameters: Iterable[Union[Parameter, RowParameter]]) -> None:
+    def _wait(self, parameters: Iterable[Union[Parameter, RankParameter, RowParameter]]) -> None:
         for each in parameters:
             if not each.is_pushed:  # otherwise its step is not over: parts of a model may run twice
                 each.wait(self.timeout)

@@ -12,21 +12,18 @@ from .. import _engine
 from .._job import Job
 from .._optimizers import Optimizer
 from ._settings import learning_rate
+from ._tensors import PushedParameter
 
 Embedding = Union[nn.Embedding, nn.EmbeddingBag]
 
 _PORTION_BYTES = 64 * 1024 * 1024  # rows received at a time when all rows are
 
 
-class RowParameter:
+class RowParameter(PushedParameter):
     """The weight of a sparse embedding. The servers have its rows; this process's rows are as of their last use."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
-        self.name = name
-        self.parameter = parameter
-        self.group = group
-        self.is_pushed = False
-        self._pushed: Optional[tuple[torch.Tensor, int]] = None  # the gradient, and its _version then
+        super().__init__(name, parameter, group)
         self._push: Optional[_engine.Handle] = None
         self._engine: Optional[_engine.EngineJob] = None
         self._version = 0  # with which the next step begins
@@ -52,18 +49,16 @@ class RowParameter:
         elif grad.is_sparse:
             # The library adds up the gradients of a row that occurs several times.
             keys, values = grad._indices()[0].contiguous(), grad._values().contiguous()
-            self._pushed = grad, grad._version
         else:
             raise TypeError(f'parameter "{self.name}": its gradient is dense, the weight is used outside of its '
                             "Embedding(sparse=True); use sparse=False")
         options = _engine.PushOptions()
         options.samples, options.learning_rate = samples, learning_rate(self.group)
         self._push = self._engine.push_rows(self.name, keys, values, options)
-        self.is_pushed = True
+        self.remember_push(grad)
         return None
 
-    def end_step(self, timeout: float) -> None:
-        self.is_pushed = False
+    def end_push(self, timeout: float) -> None:
         self._version += 1
 
     def wait(self, timeout: float) -> bool:
@@ -73,15 +68,6 @@ class RowParameter:
         self._push.wait(timeout)
         self._push = None
         return True
-
-    def ignore_changes(self) -> None:
-        self._pushed = None
-
-    def check_unchanged(self) -> None:
-        """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
-        if self._pushed is not None and self._pushed[0]._version != self._pushed[1]:
-            raise RuntimeError(f'gradient of "{self.name}": changed after it was pushed, during the backward pass')
-        self._pushed = None
 
     def receive(self, ids: torch.Tensor, timeout: float) -> None:
         """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""

@@ -82,17 +82,43 @@ class DeviceTensor(Tensor):
         self._copied = None
 
 
-class Parameter:
+class PushedParameter:
+    """A parameter, and whether its gradient of the current step has been pushed."""
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
+        self.name = name
+        self.parameter = parameter
+        self.group = group
+        self.is_pushed = False
+        self._pushed: Optional[tuple[torch.Tensor, int]] = None  # the gradient, and its _version then
+
+    def remember_push(self, grad: Optional[torch.Tensor]) -> None:
+        self.is_pushed = True
+        self._pushed = None if grad is None else (grad, grad._version)
+
+    def ignore_changes(self) -> None:
+        self._pushed = None
+
+    def check_unchanged(self) -> None:
+        """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
+        if self._pushed is not None and self._pushed[0]._version != self._pushed[1]:
+            raise RuntimeError(f'gradient of "{self.name}": changed after it was pushed, during the backward pass; to clip a dense '
+                               "one, pass clip_norm to DistributedOptimizer")
+
+    def check_dense(self, grad: torch.Tensor) -> None:
+        if grad.is_sparse:
+            raise TypeError(f'parameter "{self.name}": its gradient is sparse, and it is not the weight of an '
+                            "Embedding(sparse=True) of DistributedOptimizer(model=model); use sparse=False")
+
+
+class Parameter(PushedParameter):
     """A parameter and its gradient in the current step."""
 
     def __init__(self, parameter: torch.nn.Parameter, group: dict[str, Any], gradient: Tensor,
                  update: Optional[Tensor]) -> None:
-        self.parameter = parameter
-        self.group = group
+        super().__init__(gradient.name, parameter, group)
         self.gradient = gradient
         self.update = update  # with the optimizer on the workers: what the step subtracts from the parameter
-        self.is_pushed = False
-        self._pushed: Optional[tuple[torch.Tensor, int]] = None  # the gradient, and its _version then
 
     def before_start(self) -> None:
         """Passes on the value with which the job may begin."""
@@ -106,8 +132,14 @@ class Parameter:
         """Whether the parameter has received a new value since the last call."""
         return (self.update or self.gradient).wait(timeout)
 
-    def end_step(self, timeout: float) -> None:
-        self.is_pushed = False
+    def end_push(self, timeout: float) -> None:
+        """Waits until the library knows of the last push of the step."""
+
+    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: float) -> None:
+        """Pushes `gradient` in place of `parameter.grad`."""
+        self.gradient.wait(timeout)
+        self.gradient.gradient.copy_(gradient)
+        self.gradient.push(samples, learning_rate(self.group))
 
     def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Pushes `parameter.grad`, which afterwards refers to the memory from which servers read it.
@@ -119,25 +151,15 @@ class Parameter:
         if grad is None:
             memory.zero_()
         elif grad is not memory:
-            self._check_dense(grad)
+            self.check_dense(grad)
             memory.copy_(grad)
         is_finite = None
         if loss_scale is not None and grad is not None:
             is_finite = _unscale(memory, loss_scale)
         self.parameter.grad = memory
-        self._pushed = memory, memory._version
-        self.is_pushed = True
+        self.remember_push(memory)
         self.gradient.push(samples, learning_rate(self.group))
         return is_finite
-
-    def ignore_changes(self) -> None:
-        self._pushed = None
-
-    def check_unchanged(self) -> None:
-        """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
-        if self._pushed is not None and self._pushed[0]._version != self._pushed[1]:
-            raise RuntimeError(f"gradient of \"{self.gradient.name}\": changed after it was pushed, during the backward pass; "
-                               "to clip, pass clip_norm to DistributedOptimizer")
 
     def receive_mean(self, timeout: float) -> None:
         """With the optimizer on the workers: `parameter.grad` becomes the workers' mean."""
@@ -157,11 +179,6 @@ class Parameter:
         self.parameter.data = self.update.value
         torch.sub(self.update.value, self.update.gradient, out=self.update.gradient)
         self.update.push(1.0, 1.0)
-
-    def _check_dense(self, grad: torch.Tensor) -> None:
-        if grad.is_sparse:
-            raise TypeError(f'parameter "{self.gradient.name}": its gradient is sparse, and it is not the weight of an '
-                            "Embedding(sparse=True) of DistributedOptimizer(model=model); use sparse=False")
 
 
 class DeviceParameter(Parameter):
@@ -183,9 +200,12 @@ class DeviceParameter(Parameter):
         self._take_value()
         return True
 
-    def end_step(self, timeout: float) -> None:
+    def end_push(self, timeout: float) -> None:
         (self.update or self.gradient).end_push(timeout)
-        super().end_step(timeout)
+
+    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: float) -> None:
+        self.gradient.wait(timeout)
+        self.gradient.push_copy(gradient, samples, learning_rate(self.group))
 
     def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Pushes `parameter.grad` when the device has computed it; does not wait for that."""
@@ -193,11 +213,10 @@ class DeviceParameter(Parameter):
         self.gradient.wait(timeout)
         is_finite = None
         if grad is not None:
-            self._check_dense(grad)
+            self.check_dense(grad)
             if loss_scale is not None:
                 is_finite = _unscale(grad, loss_scale)
-            self._pushed = grad, grad._version
-        self.is_pushed = True
+        self.remember_push(grad)
         self.gradient.push_copy(grad, samples, learning_rate(self.group))
         return is_finite
 
@@ -242,12 +261,19 @@ class Buffer:
         self.buffer.copy_(self.mean.value, non_blocking=True)
 
     def push(self, samples: float, timeout: float) -> None:
+        self.push_sum(self.buffer, samples, timeout)
+
+    def push_sum(self, values: torch.Tensor, samples: float, timeout: float) -> None:
+        """Pushes `values` in place of the buffer's."""
         self.mean.wait(timeout)
         if isinstance(self.mean, DeviceTensor):
-            self.mean.push_copy(self.buffer, samples, 0.0)
+            self.mean.push_copy(values, samples, 0.0)
         else:
-            self.mean.gradient.copy_(self.buffer)
+            self.mean.gradient.copy_(values)
             self.mean.push(samples, 0.0)
+
+    def end_push(self, timeout: float) -> None:
+        self.mean.end_push(timeout)
 
     def wait(self, timeout: float) -> None:
         if self.mean.wait(timeout):

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One worker in several processes, its local ranks, which torchrun starts: usually one for each GPU."""
+from __future__ import annotations
+
+import ctypes
+import datetime
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn, Optional, TypeVar
+
+import torch
+import torch.distributed
+
+from .. import _engine
+from .._errors import PushPullError
+from .._job import Job, join
+from .._job import init as join_alone
+
+Result = TypeVar("Result")
+
+dist: Any = torch.distributed  # untyped in some versions of torch
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+
+
+def init(timeout: float = 300.0, *, rank_timeout: float = 1800.0) -> Job:
+    """Joins the job like `pushpull.init`; under torchrun the processes that it has started are together one worker.
+
+        spec.command: [torchrun, --standalone, --nproc-per-node=gpu, train.py]
+
+        job = pp.init()
+        model.to(torch.device("cuda", job.local_rank))
+
+    Every process calls it, makes the same DistributedOptimizer and sampler, and runs the same loop. A step's samples of the
+    worker are divided among its ranks. Their gradients are summed on rank 0, by NCCL between GPUs and by gloo between processes
+    on CPUs; rank 0 pushes the sums and passes the new values on. So the other workers and the servers see one worker, and if a
+    process fails, torchrun ends all of them.
+
+    Rank 0 is a member of the job. Only there may a program use `job.store`, values and messages between workers, and reports:
+    `if job.local_rank == 0: job.report_loss(...)`. `job.samples` is not available: use ElasticSampler or ElasticDataLoader.
+
+    timeout       seconds to join
+    rank_timeout  seconds that the ranks wait for each other, for example while rank 0 measures the accuracy. It also is the
+                  timeout of the default process group, if the program has not made one before
+
+    Raises the errors of `pushpull.init`, in all ranks, and PushPullError INVALID_ARGUMENT (torchrun has started processes on
+    several hosts: a worker is on one).
+    """
+    if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == 1:
+        return join_alone(timeout)
+    ranks = LocalRanks(rank_timeout)
+    engine = _Follower(ranks) if ranks.rank > 0 else _leader(ranks, lambda: _engine.EngineJob(dict(os.environ), timeout))
+    return join(Job(os.environ, engine, ranks))
+
+
+class LocalRanks:
+    """The processes of this worker. Every rank makes the same calls in the same order, one at a time."""
+
+    def __init__(self, timeout: float) -> None:
+        self.rank, self.size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        if int(os.environ["WORLD_SIZE"]) != self.size:
+            raise PushPullError(f"torchrun has started {os.environ['WORLD_SIZE']} processes, {self.size} of them here: a worker of "
+                                "the job is on one host; start each with `torchrun --standalone`", "INVALID_ARGUMENT")
+        _end_with_parent()
+        limit = datetime.timedelta(seconds=timeout)
+        self._owns_default = not dist.is_initialized()
+        if self._owns_default:
+            dist.init_process_group("gloo", timeout=limit)
+        self._hosts = dist.new_group(backend="gloo", timeout=limit)
+        has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        self._gpus = dist.new_group(backend="nccl", timeout=limit) if has_nccl else None
+
+    def sum_on_first(self, values: torch.Tensor) -> None:
+        """On rank 0 `values` become the sum over the ranks, elsewhere they become undefined.
+
+        On a GPU that is put on the current stream; otherwise blocks until it is done.
+        """
+        self._collect(values, lambda on, group: dist.reduce(on, 0, group=group))
+
+    def copy_from_first(self, values: torch.Tensor) -> None:
+        """`values` become those of rank 0. Blocks like `sum_on_first`."""
+        self._collect(values, lambda on, group: dist.broadcast(on, 0, group=group))
+
+    def _collect(self, values: torch.Tensor, collective: Callable[[torch.Tensor, Any], object]) -> None:
+        if values.device.type == "cpu":
+            collective(values, self._hosts)
+        elif values.device.type == "cuda" and self._gpus is not None:
+            collective(values, self._gpus)
+        else:  # an accelerator for which torch.distributed has nothing that is sure to be there
+            on_host = values.cpu()
+            collective(on_host, self._hosts)
+            values.copy_(on_host)
+
+    def share(self, value: Any = None) -> Any:
+        """What rank 0 passes; blocks until it does."""
+        values = [value]
+        dist.broadcast_object_list(values, 0, group=self._hosts)
+        return values[0]
+
+    def close(self) -> None:
+        """Ends the process groups that this object has made."""
+        if dist.is_initialized():
+            dist.destroy_process_group(None if self._owns_default else self._hosts)
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """What the samplers use of the engine's."""
+
+    step: int
+    epoch: int
+    count: int
+    ranges: list[tuple[int, int]]
+    batch: int
+    is_over: bool
+
+
+class _Member(NamedTuple):
+    """What all ranks know of the worker, from when they last agreed."""
+
+    worker: int
+    workers: int
+    start_step: int
+    next_step: int
+    is_released: bool
+
+
+def _leader(ranks: LocalRanks, connect: Callable[[], _engine.EngineJob]) -> _Leader:
+    engine = _pass_on(ranks, connect, lambda joined: (os.getpid(), joined.worker, joined.workers))
+    return _Leader(ranks, engine)
+
+
+def _pass_on(ranks: LocalRanks, call: Callable[[], Result], part: Callable[[Result], object]) -> Result:
+    """The result of `call`. The other ranks get the part of it that they need, or the error."""
+    try:
+        result = call()
+    except PushPullError as error:
+        ranks.share(error)
+        raise
+    ranks.share(part(result))
+    return result
+
+
+def _receive(ranks: LocalRanks) -> Any:
+    received = ranks.share()
+    if isinstance(received, PushPullError):
+        raise received
+    return received
+
+
+class _Leader:
+    """The engine of rank 0. Calls that the other ranks make too are passed on to them."""
+
+    is_released = False  # as the other ranks see it: all have to leave the same loop
+
+    def __init__(self, ranks: LocalRanks, engine: _engine.EngineJob) -> None:
+        self._ranks = ranks
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def start(self, timeout: float) -> None:
+        _pass_on(self._ranks, lambda: self._engine.start(timeout), lambda _: self._member())
+
+    def samples(self, steps_ahead: int = 0) -> _Samples:
+        def of_engine() -> _Samples:
+            samples = self._engine.samples(steps_ahead)
+            return _Samples(samples.step, samples.epoch, samples.count, list(samples.ranges), samples.batch, samples.is_over)
+
+        return _pass_on(self._ranks, of_engine, lambda samples: (samples, self._member()))
+
+    def agree(self) -> None:
+        """Every rank sees the same step, and whether the worker is released."""
+        self._ranks.share(self._member())
+
+    def leave(self, timeout: float) -> None:
+        self._engine.leave(timeout)
+        self._ranks.close()
+
+    def _member(self) -> _Member:
+        engine = self._engine
+        self.is_released = engine.is_released
+        return _Member(engine.worker, engine.workers, engine.start_step, engine.next_step, self.is_released)
+
+
+class _Counted:
+    """The handle of a step's samples, which rank 0 commits."""
+
+    def wait(self, _: float) -> None:
+        pass
+
+
+class _Follower:
+    """Takes the place of the engine in the other ranks."""
+
+    exit_code = 0
+    is_traced = False
+
+    def __init__(self, ranks: LocalRanks) -> None:
+        self._ranks = ranks
+        leader, worker, workers = _receive(ranks)
+        self._member = _Member(worker, workers, 0, 0, False)
+        _leave_signals_to(leader)
+
+    def use_samples(self, *_: object) -> None:
+        pass  # rank 0 does
+
+    def use_step(self, _: Optional[int]) -> None:
+        pass  # of pushes, which rank 0 makes
+
+    def start(self, _: float) -> None:
+        self._member = _receive(self._ranks)
+
+    def samples(self, steps_ahead: int = 0) -> _Samples:
+        samples: _Samples
+        samples, self._member = _receive(self._ranks)
+        return samples
+
+    def commit_samples(self) -> _Counted:
+        return _Counted()
+
+    def agree(self) -> None:
+        self._member = self._ranks.share()
+
+    @property
+    def worker(self) -> int:
+        return self._member.worker
+
+    @property
+    def workers(self) -> int:
+        return self._member.workers
+
+    @property
+    def start_step(self) -> int:
+        return self._member.start_step
+
+    @property
+    def next_step(self) -> int:
+        return self._member.next_step
+
+    @property
+    def is_released(self) -> bool:
+        return self._member.is_released
+
+    def leave(self, _: float) -> None:
+        self._ranks.close()
+
+    def close(self) -> None:
+        pass
+
+    def close_at_exit(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise PushPullError(f"{name}: this process is local rank {self._ranks.rank} of its worker, and only rank 0 is in the job: "
+                            "`if job.local_rank == 0:`", "FAILED_PRECONDITION")
+
+
+def _end_with_parent() -> None:
+    """torchrun's processes are in sessions of their own: whoever kills torchrun does not reach them."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _leave_signals_to(leader: int) -> None:
+    """torchrun sends SIGTERM to all ranks. Rank 0 then ends the step and leaves the job, and needs this rank for that."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def on_sigterm(number: int, _: Optional[object]) -> None:
+        try:
+            os.kill(leader, 0)
+        except ProcessLookupError:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, on_sigterm)
