@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1  # of prctl(2)
 def init(timeout: float = 300.0, *, rank_timeout: float = 1800.0) -> Job:
     """Joins the job like `pushpull.init`; under torchrun the processes that it has started are together one worker.
 
-        spec.command: [torchrun, --standalone, --nproc-per-node=gpu, train.py]
+        spec.command: [torchrun, --standalone, --nproc-per-node=gpu, PROGRAM]
 
         job = pp.init()
         model.to(torch.device("cuda", job.local_rank))
