@@ -13,6 +13,7 @@ from typing import Any
 import pushpull
 import pushpull.torch as pp
 import torch
+from pushpull.torch._local_ranks import job_of_one_process
 from scenarios import assert_raises, wait_for
 from torch import nn
 from torch_scenarios import DEVICE, OPTIMIZERS, SHARED, STEPS, groups_of, loss_of, model_of, values_of
@@ -104,13 +105,13 @@ def averages_statistics() -> None:
     job.end()
 
 
-def survives_a_killed_rank() -> None:
+def survives_a_killed_rank(rank: str) -> None:
     job = pp.init()
     model = model_of(seed=1)
     optimizer = pp.DistributedOptimizer(OPTIMIZERS["sgd"](groups_of(model)), model=model)
     job.start()
     while job.step < STEPS:
-        if (job.worker, job.local_rank, job.step) == (1, 1, 5) and _first_time():
+        if (job.worker, job.local_rank, job.step) == (1, int(rank), 5) and _first_time():
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
         loss_of(model, RANKS * job.worker + job.local_rank, job.step).backward()
@@ -128,6 +129,7 @@ def wrong_use_is_named() -> None:
     assert_raises(pushpull.PushPullError, ["samples", "2 processes", "ElasticSampler"], lambda: next(job.samples()))
     assert_raises(ValueError, ["2 local ranks", "RMSprop"], lambda: pp.DistributedOptimizer(
         OPTIMIZERS["rmsprop"](groups_of(model)), model=model))
+    assert_raises(ValueError, ["PushPullStrategy", "2 local ranks"], lambda: job_of_one_process("PushPullStrategy"))
     rows = nn.Embedding(4, 2, sparse=True)
     assert_raises(ValueError, ['"weight"', "one process"], lambda: pp.DistributedOptimizer(
         torch.optim.SparseAdam(list(rows.parameters())), model=rows))

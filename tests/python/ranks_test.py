@@ -87,12 +87,18 @@ class RanksTest(JobTest):
 
         self.check_models()
 
-    def test_killed_rank_ends_its_worker(self) -> None:
-        report = self.run_ranks("survives_a_killed_rank", fails=True)
+    def kill_rank(self, rank: int) -> None:
+        report = self.run_ranks("survives_a_killed_rank", rank, fails=True)
 
         self.assertEqual(report["restarts"], 1)
         self.assertEqual(report["steps"], torch_scenarios.STEPS)
         self.check_models()
+
+    def test_killed_rank_ends_its_worker(self) -> None:
+        self.kill_rank(1)
+
+    def test_killed_rank_in_the_job_ends_its_worker(self) -> None:
+        self.kill_rank(0)
 
     def test_wrong_use_is_named(self) -> None:
         self.run_ranks("wrong_use_is_named", workers=1, fails=True, ends_with=1, settings=("spec.restart.backoffLimit=0",))

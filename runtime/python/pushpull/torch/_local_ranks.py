@@ -16,7 +16,7 @@ import torch.distributed
 
 from .. import _engine
 from .._errors import PushPullError
-from .._job import Job, join
+from .._job import Job, current_job, join
 from .._job import init as join_alone
 
 Result = TypeVar("Result")
@@ -53,6 +53,15 @@ def init(timeout: float = 300.0, *, rank_timeout: float = 1800.0) -> Job:
     ranks = LocalRanks(rank_timeout)
     engine = _Follower(ranks) if ranks.rank > 0 else _leader(ranks, lambda: _engine.EngineJob(dict(os.environ), timeout))
     return join(Job(os.environ, engine, ranks))
+
+
+def job_of_one_process(trainer: str) -> Job:
+    """The current job. Raises ValueError if this process is one of several local ranks, which `trainer` cannot train with."""
+    job = current_job()
+    if job.local_ranks > 1:
+        raise ValueError(f"{trainer}: this worker has {job.local_ranks} local ranks, and each would train as the whole worker; start "
+                         "one process for each worker, without torchrun (spec.workers.gpusPerWorker: 1)")
+    return job
 
 
 class LocalRanks:

@@ -11,7 +11,8 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Trainer  # type: ignore[import-not-found, unused-ignore]
 from lightning.pytorch.strategies import ParallelStrategy  # type: ignore[import-not-found, unused-ignore]
 
-from .._job import Job, current_job
+from .._job import Job
+from ._local_ranks import job_of_one_process
 from ._optimizer import DistributedOptimizer
 
 
@@ -60,14 +61,15 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     and bf16 work; gradient_clip_val does not, because gradients have already been pushed: pass clip_norm. Metrics are those of
     each worker, even with sync_dist. Lightning's checkpoints have the optimizer's state, even if it runs on the servers.
 
-    Fitting raises PushPullError like DistributedOptimizer, and ValueError (more than one optimizer).
+    Fitting raises PushPullError like DistributedOptimizer, and ValueError (more than one optimizer). The strategy raises ValueError
+    in a worker with several local ranks.
     """
 
     strategy_name = "pushpull"
     is_distributed = True  # Lightning divides the data set
 
     def __init__(self, codec: str = "none", clip_norm: Optional[float] = None, optimizer_on: str = "auto") -> None:
-        self._job: Job = current_job()
+        self._job = job_of_one_process("PushPullStrategy")
         super().__init__(cluster_environment=_Environment(self._job))
         self._wrapped: Optional[DistributedOptimizer] = None
         self._choices: dict[str, Any] = {"codec": codec, "clip_norm": clip_norm, "optimizer_on": optimizer_on}

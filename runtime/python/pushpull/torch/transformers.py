@@ -13,7 +13,7 @@ from transformers import (  # type: ignore[import-not-found, unused-ignore]
     TrainingArguments,
 )
 
-from .._job import Job, current_job
+from ._local_ranks import job_of_one_process
 from ._optimizer import DistributedOptimizer
 
 
@@ -34,11 +34,11 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     have only the model: if the optimizer runs on the servers, its state is in the job's checkpoints.
 
     Training raises PushPullError like DistributedOptimizer, and ValueError for fp16, whose scaled gradients are pushed
-    before they are unscaled: use bf16.
+    before they are unscaled: use bf16. The callback raises ValueError in a worker with several local ranks.
     """
 
     def __init__(self, codec: str = "none", optimizer_on: str = "auto") -> None:
-        self._job: Job = current_job()
+        self._job = job_of_one_process("PushPullCallback")
         self._choices: dict[str, Any] = {"codec": codec, "optimizer_on": optimizer_on}
         self._optimizer: Optional[DistributedOptimizer] = None
         self._accumulation = contextlib.ExitStack()
