@@ -48,7 +48,9 @@ class RanksTest(JobTest):
         report = self.run_ranks("trains_as_one_process", "adamw", 0.5)
 
         self.assertEqual(report["steps"], torch_scenarios.STEPS)
-        self.check_models()
+        values = sum(numpy.size(value) for value in self.check_models().values())
+        one_gradient_a_worker = 4 * values * torch_scenarios.STEPS * torch_scenarios.WORKERS
+        self.assertLess(report["bytes"]["pushed"], 1.1 * one_gradient_a_worker)
 
     def test_ranks_train_on_accelerators(self) -> None:
         library = fake_accelerator.build(ROOT / "build/python/fake_accelerator")

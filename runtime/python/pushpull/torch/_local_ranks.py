@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Optional, TypeVar
+from typing import Any, NamedTuple, Optional, TypeVar
 
 import torch
 import torch.distributed
@@ -74,8 +74,8 @@ class LocalRanks:
                                 "the job is on one host; start each with `torchrun --standalone`", "INVALID_ARGUMENT")
         _end_with_parent()
         limit = datetime.timedelta(seconds=timeout)
-        self._owns_default = not dist.is_initialized()
-        if self._owns_default:
+        self._made_default = not dist.is_initialized()
+        if self._made_default:
             dist.init_process_group("gloo", timeout=limit)
         self._hosts = dist.new_group(backend="gloo", timeout=limit)
         has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
@@ -110,8 +110,12 @@ class LocalRanks:
 
     def close(self) -> None:
         """Ends the process groups that this object has made."""
-        if dist.is_initialized():
-            dist.destroy_process_group(None if self._owns_default else self._hosts)
+        if self._made_default:
+            dist.destroy_process_group()  # of all
+            return
+        for group in (self._hosts, self._gpus):
+            if group is not None:
+                dist.destroy_process_group(group)
 
 
 @dataclass(frozen=True)
@@ -234,26 +238,6 @@ class _Follower:
     def agree(self) -> None:
         self._member = self._ranks.share()
 
-    @property
-    def worker(self) -> int:
-        return self._member.worker
-
-    @property
-    def workers(self) -> int:
-        return self._member.workers
-
-    @property
-    def start_step(self) -> int:
-        return self._member.start_step
-
-    @property
-    def next_step(self) -> int:
-        return self._member.next_step
-
-    @property
-    def is_released(self) -> bool:
-        return self._member.is_released
-
     def leave(self, _: float) -> None:
         self._ranks.close()
 
@@ -263,7 +247,9 @@ class _Follower:
     def close_at_exit(self) -> None:
         pass
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if name in _Member._fields:
+            return getattr(self._member, name)
         raise PushPullError(f"{name}: this process is local rank {self._ranks.rank} of its worker, and only rank 0 is in the job: "
                             "`if job.local_rank == 0:`", "FAILED_PRECONDITION")
 
