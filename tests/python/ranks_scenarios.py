@@ -121,6 +121,8 @@ def survives_a_killed_rank(rank: str) -> None:
 
 
 def wrong_use_is_named() -> None:
+    error = assert_raises(pushpull.PushPullError, ["2 processes", "pushpull.torch.init()"], pushpull.init)
+    assert error.code == "FAILED_PRECONDITION", error.code
     job = pp.init()
     model = model_of(seed=1)
     if job.local_rank > 0:

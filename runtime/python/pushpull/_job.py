@@ -564,10 +564,13 @@ def init(timeout: float = 300.0, *, environment: Optional[Mapping[str, str]] = N
     Blocks for at most `timeout` seconds, without the interpreter lock; Ctrl-C interrupts it.
 
     Raises PushPullError INVALID_ARGUMENT (a variable is missing or wrong: the text names it), UNAVAILABLE and
-    DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker),
-    NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
+    DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker, or torchrun
+    has started several processes of it: see pushpull.torch.init), NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
     """
     variables = dict(os.environ if environment is None else environment)
+    if variables.get("LOCAL_WORLD_SIZE", "1") not in ("", "1"):
+        raise PushPullError(f"torchrun has started {variables['LOCAL_WORLD_SIZE']} processes of this worker, and each would join as the "
+                            "whole of it: call pushpull.torch.init() in place of pushpull.init()", "FAILED_PRECONDITION")
     return join(Job(variables, _engine.EngineJob(variables, timeout)))
 
 

@@ -48,7 +48,7 @@ def init(timeout: float = 300.0, *, rank_timeout: float = 1800.0) -> Job:
     Raises the errors of `pushpull.init`, in all ranks, and PushPullError INVALID_ARGUMENT (torchrun has started processes on
     several hosts: a worker is on one).
     """
-    if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) == 1:
+    if os.environ.get("LOCAL_WORLD_SIZE", "1") in ("", "1"):
         return join_alone(timeout)
     ranks = LocalRanks(rank_timeout)
     engine = _Follower(ranks) if ranks.rank > 0 else _leader(ranks, lambda: _engine.EngineJob(dict(os.environ), timeout))
