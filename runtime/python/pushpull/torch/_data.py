@@ -15,8 +15,6 @@ import torch.utils.data
 from .._job import Job, current_job
 
 _Indices = numpy.typing.NDArray[numpy.int64]
-
-
 _Ranges = tuple[tuple[int, int], ...]  # first position in the epoch's order, count
 
 

@@ -286,8 +286,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not self.runs_on_servers or self._scaler is not None:
             raise ValueError(f"a worker with {self._job.local_ranks} local ranks needs an optimizer that runs on the servers, and no "
                              f"scaler; {self._optimizer!r} does not: use SGD, Adagrad, Adam or AdamW, and bfloat16 autocast")
-        for name in embeddings:
-            raise ValueError(f'parameter "{name}": Embedding(sparse=True) needs a worker with one process; use sparse=False')
+        embedding = next(iter(embeddings), None)
+        if embedding is not None:
+            raise ValueError(f'parameter "{embedding}": Embedding(sparse=True) needs a worker with one process; use sparse=False')
         if self._job._optimizers:
             raise ValueError("a second DistributedOptimizer in a worker with several local ranks; use one, with parameter groups")
 
