@@ -70,10 +70,6 @@ class CollectiveBench {
 
   absl::StatusOr<std::vector<CollectiveMeasurement>> Run(ControlListener& listener) {
     PUSHPULL_RETURN_IF_ERROR(Connect(listener));
-    if (UsesAuto()) {
-      PUSHPULL_RETURN_IF_ERROR(TellAll({.kind = RankOrderKind::kRace, .bytes = LargestBytes()}));
-      PUSHPULL_RETURN_IF_ERROR(AwaitAll(nullptr));
-    }
     std::vector<CollectiveMeasurement> all;
     for (const uint64_t bytes : options_.bytes) {
       PUSHPULL_ASSIGN_OR_RETURN(std::vector<CollectiveMeasurement> measured, MeasureInTurns(bytes));
@@ -84,18 +80,11 @@ class CollectiveBench {
   }
 
  private:
-  static constexpr uint64_t kMeasuredBytesLeast = 64 << 10;
-  static constexpr uint32_t kTurns = 5;
+  static constexpr uint32_t kRepeatsOfTurn = 10;
 
   bool is_shm() const { return options_.channel == "shm"; }
-  // Of the arrays, those included that are measured for auto.
   uint64_t LargestBytes() const {
-    return std::max(kMeasuredBytesLeast,
-                    *std::max_element(options_.bytes.begin(), options_.bytes.end()));
-  }
-  bool UsesAuto() const {
-    return std::find(options_.algorithms.begin(), options_.algorithms.end(), Algorithm::kAuto) !=
-           options_.algorithms.end();
+    return *std::max_element(options_.bytes.begin(), options_.bytes.end());
   }
 
   absl::Status Connect(ControlListener& listener) {
@@ -140,6 +129,7 @@ class CollectiveBench {
       if (measured != nullptr) PUSHPULL_RETURN_IF_ERROR(TakeTimes(rank, deadline, *measured));
       PUSHPULL_ASSIGN_OR_RETURN(const RankDone done, rank.Receive<RankDone>(deadline));
       if (measured == nullptr) continue;
+      measured->used = done.used;
       measured->bytes_sent = std::max(measured->bytes_sent, done.bytes_sent);
       measured->is_verified = measured->is_verified && done.is_right != 0;
     }
@@ -160,7 +150,8 @@ class CollectiveBench {
     std::vector<CollectiveMeasurement> all;
     for (const Algorithm algorithm : options_.algorithms)
       all.push_back({.bytes = bytes, .algorithm = algorithm, .is_verified = true});
-    const uint32_t turns = all.size() == 1 ? 1 : std::min(kTurns, options_.repeats);
+    const uint32_t turns =
+        all.size() == 1 ? 1 : (options_.repeats + kRepeatsOfTurn - 1) / kRepeatsOfTurn;
     for (uint32_t turn = 0; turn < turns; ++turn) {
       const uint32_t repeats =
           options_.repeats * (turn + 1) / turns - options_.repeats * turn / turns;
@@ -182,6 +173,7 @@ class CollectiveBench {
                                       .algorithm = measured.algorithm}));
     PUSHPULL_RETURN_IF_ERROR(AwaitAll(&turn));
     measured.seconds.insert(measured.seconds.end(), turn.seconds.begin(), turn.seconds.end());
+    measured.used = turn.used;
     measured.bytes_sent = turn.bytes_sent;
     measured.is_verified = measured.is_verified && turn.is_verified;
     return absl::OkStatus();

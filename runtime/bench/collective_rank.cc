@@ -11,7 +11,6 @@
 #include "runtime/bench/control_socket.h"
 #include "runtime/bench/raw_link.h"
 #include "runtime/bench/step_values.h"
-#include "runtime/collective/algorithm_race.h"
 #include "runtime/collective/communicator.h"
 #include "runtime/tensor/host_buffer.h"
 
@@ -36,27 +35,49 @@ class CollectiveRank {
   absl::StatusOr<std::vector<int64_t>> Run(const RankOrder& order) {
     PUSHPULL_RETURN_IF_ERROR(UseArray(order.bytes));
     is_right_ = true;
+    used_ = order.algorithm;
+    if (order.algorithm == Algorithm::kAuto) PUSHPULL_RETURN_IF_ERROR(FinishTrial(order));
     std::vector<int64_t> times;
-    for (uint32_t repeat = 0; repeat < order.repeats + 1; ++repeat) {
-      Fill(order.collective, repeat);
-      PUSHPULL_RETURN_IF_ERROR(Barrier());
-      const uint64_t sent_before = ranks_.bytes_sent();
-      const int64_t begin = NanosecondsOf(CLOCK_MONOTONIC);
-      PUSHPULL_RETURN_IF_ERROR(Call(order));
-      // The first call makes the schedule and touches the memory, so it does not count.
-      if (repeat > 0) times.push_back(NanosecondsOf(CLOCK_MONOTONIC) - begin);
-      bytes_sent_ = ranks_.bytes_sent() - sent_before;
-      Check(order.collective, repeat);
+    // The first call makes the schedule and touches the memory, so it does not count.
+    PUSHPULL_RETURN_IF_ERROR(Repeat(order, 0).status());
+    for (uint32_t repeat = 1; repeat < order.repeats + 1; ++repeat) {
+      PUSHPULL_ASSIGN_OR_RETURN(const int64_t time, Repeat(order, repeat));
+      times.push_back(time);
     }
     return times;
   }
 
-  RankDone done() const { return {.bytes_sent = bytes_sent_, .is_right = is_right_ ? 1U : 0U}; }
+  RankDone done() const {
+    return {.bytes_sent = bytes_sent_, .is_right = is_right_ ? 1U : 0U, .used = used_};
+  }
 
  private:
   ElementRange Piece() const {
     return PieceOf(
         values_.size(), static_cast<int>(ranks_.size()), static_cast<int>(ranks_.rank()));
+  }
+
+  absl::Status FinishTrial(const RankOrder& order) {
+    for (uint32_t repeat = 0;; ++repeat) {
+      PUSHPULL_RETURN_IF_ERROR(Repeat(order, repeat).status());
+      const AlgorithmTrial* trial = ranks_.FindTrial(order.collective, order.bytes);
+      if (!trial->is_over()) continue;
+      used_ = trial->next();
+      return absl::OkStatus();
+    }
+  }
+
+  // Returns the call's nanoseconds.
+  absl::StatusOr<int64_t> Repeat(const RankOrder& order, uint32_t repeat) {
+    Fill(order.collective, repeat);
+    PUSHPULL_RETURN_IF_ERROR(Barrier());
+    const uint64_t sent_before = ranks_.bytes_sent();
+    const int64_t begin = NanosecondsOf(CLOCK_MONOTONIC);
+    PUSHPULL_RETURN_IF_ERROR(Call(order));
+    const int64_t elapsed = NanosecondsOf(CLOCK_MONOTONIC) - begin;
+    bytes_sent_ = ranks_.bytes_sent() - sent_before;
+    Check(order.collective, repeat);
+    return elapsed;
   }
 
   absl::Status UseArray(size_t bytes) {
@@ -132,11 +153,16 @@ class CollectiveRank {
   std::span<float> values_;
   uint64_t bytes_sent_ = 0;
   bool is_right_ = true;
+  Algorithm used_ = Algorithm::kAuto;
 };
 
 absl::Status FollowRankOrders(Communicator& ranks,
                               const SharedMemory* shared,
                               ControlSocket& control) {
+  ranks.TryAlgorithms({.collectives = {Collective::kAllReduce,
+                                       Collective::kReduceScatter,
+                                       Collective::kAllGather,
+                                       Collective::kBroadcast}});
   CollectiveRank rank(ranks, shared);
   const auto answer = [&](const RankDone& done) {
     return control.Send(done, Deadline::After(kRankOrderTimeout));
@@ -146,15 +172,6 @@ absl::Status FollowRankOrders(Communicator& ranks,
     PUSHPULL_ASSIGN_OR_RETURN(const RankOrder order,
                               control.Receive<RankOrder>(Deadline::After(kRankOrderTimeout)));
     if (order.kind == RankOrderKind::kLeave) return absl::OkStatus();
-    if (order.kind == RankOrderKind::kRace) {
-      PUSHPULL_RETURN_IF_ERROR(
-          RaceAlgorithms(ranks,
-                         {.bytes_max = order.bytes,
-                          .memory = shared == nullptr ? std::span<std::byte>() : shared->bytes()},
-                         Deadline::After(kRankOrderTimeout)));
-      PUSHPULL_RETURN_IF_ERROR(answer({.bytes_sent = 0, .is_right = 1}));
-      continue;
-    }
     PUSHPULL_ASSIGN_OR_RETURN(const std::vector<int64_t> times, rank.Run(order));
     PUSHPULL_RETURN_IF_ERROR(
         control.Send(std::span<const int64_t>(times), Deadline::After(kRankOrderTimeout)));

@@ -6,10 +6,8 @@
 //             <-- RankPort ------ listens for the other ranks
 //   RankPlan  ----------------->  connects to all others
 //             <-- RankDone -----
-//   kRace     ----------------->  measures the algorithms, together with all others
-//             <-- RankDone -----
 //   kRun      ----------------->  makes the call `repeats` times, each after a barrier, and checks
-//   it
+//   it; with Algorithm::kAuto after as many more as its trial takes
 //             <-- int64 x repeats, RankDone
 //   kLeave    ----------------->  ends
 #pragma once
@@ -43,7 +41,7 @@ struct RankPlan {
   std::array<RankAddress, kRanksMax> addresses;  // zero-terminated
 };
 
-enum class RankOrderKind : uint32_t { kRace = 1, kRun = 2, kLeave = 3 };
+enum class RankOrderKind : uint32_t { kRun = 1, kLeave = 2 };
 struct RankOrder {
   RankOrderKind kind;
   uint32_t repeats;
@@ -55,7 +53,9 @@ struct RankOrder {
 
 struct RankDone {
   uint64_t bytes_sent;  // in one call
-  uint64_t is_right;
+  uint32_t is_right;
+  Algorithm used;  // never kAuto
+  std::array<uint8_t, 3> unused;
 };
 
 // Blocks until the benchmark releases it. `control` is the path of the benchmark's socket; others

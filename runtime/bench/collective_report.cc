@@ -16,6 +16,12 @@ bool AreVerified(const std::vector<CollectiveMeasurement>& measured) {
   });
 }
 
+// "tree", "auto: tree".
+std::string NameIn(const CollectiveMeasurement& one) {
+  const std::string name = ToString(one.algorithm);
+  return one.algorithm == Algorithm::kAuto ? absl::StrCat(name, ": ", ToString(one.used)) : name;
+}
+
 }  // namespace
 
 std::string ToJson(const CollectiveOptions& options,
@@ -26,6 +32,7 @@ std::string ToJson(const CollectiveOptions& options,
     const CollectiveFigures figures = FiguresOf(options, one);
     results.push_back({{"bytes", one.bytes},
                        {"algorithm", ToString(one.algorithm)},
+                       {"used", ToString(one.used)},
                        {"seconds",
                         {{"p50", figures.p50_seconds},
                          {"least", figures.least_seconds},
@@ -54,7 +61,7 @@ std::string ToText(const CollectiveOptions& options,
                       options.repeats,
                       AreVerified(measured) ? "every element is right" : "ELEMENTS ARE WRONG");
   absl::StrAppendFormat(&text,
-                        "%12s  %-18s %12s %12s %10s %10s %8s\n",
+                        "%12s  %-22s %12s %12s %10s %10s %8s\n",
                         "bytes",
                         "algorithm",
                         "p50 us",
@@ -65,9 +72,9 @@ std::string ToText(const CollectiveOptions& options,
   for (const CollectiveMeasurement& one : measured) {
     const CollectiveFigures figures = FiguresOf(options, one);
     absl::StrAppendFormat(&text,
-                          "%12d  %-18s %12.1f %12.1f %10.3f %10.3f %8.3f\n",
+                          "%12d  %-22s %12.1f %12.1f %10.3f %10.3f %8.3f\n",
                           one.bytes,
-                          ToString(one.algorithm),
+                          NameIn(one),
                           figures.p50_seconds * 1e6,
                           figures.least_seconds * 1e6,
                           figures.bytes_per_second / 1e9,

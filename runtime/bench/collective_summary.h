@@ -44,9 +44,10 @@ absl::StatusOr<std::vector<uint64_t>> ParseByteList(absl::string_view text);
 struct CollectiveMeasurement {
   uint64_t bytes = 0;
   Algorithm algorithm = Algorithm::kRing;
-  std::vector<double> seconds;  // of the slowest rank in each repeat
-  uint64_t bytes_sent = 0;      // by the rank that sends most, in one call
-  bool is_verified = false;     // every element of every call was right
+  Algorithm used = Algorithm::kRing;  // what kAuto has chosen, otherwise `algorithm`
+  std::vector<double> seconds;        // of the slowest rank in each repeat
+  uint64_t bytes_sent = 0;            // by the rank that sends most, in one call
+  bool is_verified = false;           // every element of every call was right
 };
 
 struct CollectiveFigures {

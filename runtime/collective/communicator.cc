@@ -9,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/check.h"
@@ -25,6 +26,9 @@ constexpr size_t kPieceBytes = 256 * 1024;
 // A program makes calls of few different sizes; those of one step fit.
 constexpr size_t kSchedulesKept = 32;
 
+// More sizes than this are no fixed set; those beyond it are not tried.
+constexpr size_t kTrialsMax = kSchedulesKept;
+
 // About as long as it takes to put a thread to sleep and wake it.
 constexpr Duration kSpin = std::chrono::microseconds(30);
 
@@ -38,11 +42,7 @@ void Pause() {
 }  // namespace
 
 Communicator::Communicator(uint32_t rank, LinkSet links)
-    : rank_(rank),
-      links_count_(links.links.size()),
-      links_(std::move(links)),
-      runner_(links_),
-      table_(static_cast<int>(links_count_)) {
+    : rank_(rank), links_count_(links.links.size()), links_(std::move(links)), runner_(links_) {
   PUSHPULL_CHECK(rank < links_count_);
   const bool are_cheap =
       std::all_of(links_.links.begin(), links_.links.end(), [](const auto& link) {
@@ -127,6 +127,25 @@ absl::Status Communicator::Check(const Call& call) const {
   return absl::OkStatus();
 }
 
+const AlgorithmTrial* Communicator::FindTrial(Collective collective, uint64_t num_bytes) const {
+  const auto trial = trials_.find({collective, num_bytes});
+  return trial == trials_.end() ? nullptr : &trial->second;
+}
+
+AlgorithmTrial* Communicator::TrialFor(const Call& call) {
+  const bool is_tried = call.algorithm == Algorithm::kAuto &&
+                        call.values.size() >= tried_.bytes_min &&
+                        absl::c_linear_search(tried_.collectives, call.collective);
+  if (!is_tried) return nullptr;
+  const std::pair key(call.collective, uint64_t{call.values.size()});
+  const auto known = trials_.find(key);
+  if (known != trials_.end()) return &known->second;
+  if (trials_.size() >= kTrialsMax) return nullptr;
+  const int ranks = static_cast<int>(links_count_);
+  AlgorithmTrial made(CandidatesFor(call.collective, ranks, call.values.size()));
+  return &trials_.emplace(key, std::move(made)).first->second;
+}
+
 const PreparedSchedule& Communicator::ScheduleFor(const ScheduleRequest& request) {
   for (const CachedSchedule& cached : schedules_) {
     if (cached.request == request) return *cached.schedule;
@@ -144,8 +163,12 @@ const PreparedSchedule& Communicator::ScheduleFor(const ScheduleRequest& request
 
 absl::Status Communicator::Run(Call call, Deadline deadline) {
   PUSHPULL_RETURN_IF_ERROR(Check(call));
-  if (call.algorithm == Algorithm::kAuto)
-    call.algorithm = table_.Choose(call.collective, call.values.size());
+  AlgorithmTrial* const trial = TrialFor(call);
+  if (trial != nullptr) {
+    call.algorithm = trial->next();
+  } else if (call.algorithm == Algorithm::kAuto) {
+    call.algorithm = GuessFor(static_cast<int>(links_count_), call.values.size());
+  }
   const uint64_t elements = call.values.size() / call.element_bytes;
   const PreparedSchedule& schedule =
       ScheduleFor({.collective = call.collective,
@@ -171,8 +194,28 @@ absl::Status Communicator::Run(Call call, Deadline deadline) {
                  .values = call.values,
                  .scratch = scratch_,
                  .op = call.op});
+  const SteadyTime begin = std::chrono::steady_clock::now();
   const absl::Status done = Finish(deadline);
-  return done.ok() ? done : Break(header, call.op, done);
+  if (!done.ok()) return Break(header, call.op, done);
+  if (trial == nullptr || trial->is_over()) return absl::OkStatus();
+  return Measured(call, *trial, std::chrono::steady_clock::now() - begin, deadline);
+}
+
+// A call lasts as long as on the slowest rank. With the same times all ranks conclude the same.
+absl::Status Communicator::Measured(const Call& call,
+                                    AlgorithmTrial& trial,
+                                    Duration elapsed,
+                                    Deadline deadline) {
+  trial.Add(ToSeconds(elapsed));
+  if (trial.due().empty()) return absl::OkStatus();
+  PUSHPULL_RETURN_IF_ERROR(AllReduce(std::as_writable_bytes(trial.due()),
+                                     ReductionOp(ElementKind::kFloat64, ElementOp::kMax),
+                                     Algorithm::kTree,
+                                     deadline));
+  trial.Conclude();
+  if (trial.is_over())
+    ended_trials_.push_back({call.collective, call.values.size(), trial.results()});
+  return absl::OkStatus();
 }
 
 absl::Status Communicator::Finish(Deadline deadline) {

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,7 +25,8 @@
 
 #include "pushpull/deadline.h"
 
-#include "runtime/collective/algorithm_table.h"
+#include "runtime/collective/algorithm_choice.h"
+#include "runtime/collective/algorithm_trial.h"
 #include "runtime/collective/interrupt.h"
 #include "runtime/collective/peer_link.h"
 #include "runtime/collective/reduction_op.h"
@@ -33,10 +35,23 @@
 
 namespace pushpull {
 
+// What a trial has found for the calls of one collective and size.
+struct EndedTrial {
+  Collective collective = Collective::kAllReduce;
+  uint64_t num_bytes = 0;  // of the array
+  // Of those that were measured to the end, the fastest first, which is used from now on.
+  std::vector<AlgorithmTrial::Result> results;
+};
+
+struct TriedCalls {
+  std::vector<Collective> collectives = {};
+  uint64_t bytes_min = 1;  // of the array
+};
+
 // A call blocks until this rank's part is done, though perhaps not yet every other rank's, and
 // until nobody reads its array any more, or until `deadline` passes. Arrays belong to the caller
 // and are changed in place; after an error their elements are undefined. Algorithm::kAuto means
-// what table() says for the array's size.
+// GuessFor the array's size, or what a trial finds (TryAlgorithms).
 //
 // A call that fails ends the communicator: its links are closed, so that all other ranks' calls end
 // too, and every later call fails. Texts name this rank, the call and the other rank.
@@ -85,9 +100,15 @@ class Communicator {
                          Algorithm algorithm,
                          Deadline deadline);
 
-  // All ranks have the same table.
-  const AlgorithmTable& table() const { return table_; }
-  void UseTable(const AlgorithmTable& table) { table_ = table; }
+  // From now on kAuto tries algorithms in the first calls of each size of these collectives, and
+  // then uses the fastest (algorithm_trial.h), so bits may differ between runs. For calls which all
+  // ranks begin at about the same time, or which are large: otherwise ranks measure how they wait
+  // for each other. All ranks call it, before the same call.
+  void TryAlgorithms(TriedCalls calls) { tried_ = std::move(calls); }
+  // The trials that have ended since the last call.
+  std::vector<EndedTrial> TakeEndedTrials() { return std::exchange(ended_trials_, {}); }
+  // Null: no trial has begun for it.
+  const AlgorithmTrial* FindTrial(Collective collective, uint64_t num_bytes) const;
 
   // Bytes of elements that this rank's calls have sent, without headers.
   uint64_t bytes_sent() const { return runner_.bytes_sent(); }
@@ -113,6 +134,12 @@ class Communicator {
                       Deadline deadline);
   absl::Status Run(Call call, Deadline deadline);
   absl::Status Check(const Call& call) const;
+  AlgorithmTrial* TrialFor(const Call& call);
+  // Adds a call to its trial.
+  absl::Status Measured(const Call& call,
+                        AlgorithmTrial& trial,
+                        Duration elapsed,
+                        Deadline deadline);
   const PreparedSchedule& ScheduleFor(const ScheduleRequest& request);
   absl::Status Finish(Deadline deadline);
   // Spins briefly if that makes sense, then sleeps until a link is ready.
@@ -126,7 +153,9 @@ class Communicator {
   const size_t links_count_;
   LinkSet links_;
   ScheduleRunner runner_;
-  AlgorithmTable table_;
+  TriedCalls tried_;
+  std::map<std::pair<Collective, uint64_t>, AlgorithmTrial> trials_;  // by bytes of the array
+  std::vector<EndedTrial> ended_trials_;
   const Interrupt* interrupt_ = nullptr;
   Duration spin_{0};
   size_t piece_bytes_ = 0;  // per rank in each block of an all-reduce; 0: no blocks

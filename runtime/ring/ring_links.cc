@@ -21,6 +21,8 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(60);
 // first stage refuses those that are already in the second.
 constexpr Duration kRetryPause = std::chrono::milliseconds(50);
 
+constexpr uint64_t kTriedBytesMin = kFewSendsBytesMax + 1;
+
 absl::string_view HostOfAddress(const RingWorker& worker) {
   return absl::string_view(worker.address).substr(0, worker.address.rfind(':'));
 }
@@ -59,6 +61,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectStage(const RingEnd& end,
                             ConnectRanks(end.listener, options, Deadline::After(kConnectTimeout)));
   auto communicator = std::make_unique<Communicator>(options.rank, std::move(links));
   communicator->UseInterrupt(end.interrupt);
+  // Neither the few values with which ranks of unequal speed begin a step, nor what brings results
+  // back, which some ranks begin later than others.
+  if (end.tries_algorithms) {
+    communicator->TryAlgorithms(
+        {.collectives = {Collective::kAllReduce, Collective::kReduceScatter},
+         .bytes_min = kTriedBytesMin});
+  }
   return communicator;
 }
 
@@ -239,6 +248,19 @@ absl::Status RingLinks::BroadcastOverRacks(std::span<std::byte> values,
   PUSHPULL_RETURN_IF_ERROR(
       last_->Broadcast(values.subspan(own.begin, own.size()), rack, Algorithm::kAuto, deadline));
   return is_there ? absl::OkStatus() : of_rack_->AllGather(values, 1, Algorithm::kAuto, deadline);
+}
+
+std::vector<EndedRingTrial> RingLinks::TakeEndedTrials() {
+  std::vector<EndedRingTrial> ended;
+  const auto take = [&](const std::unique_ptr<Communicator>& links, absl::string_view stage) {
+    if (links == nullptr) return;
+    for (EndedTrial& trial : links->TakeEndedTrials())
+      ended.push_back({std::string(stage), std::move(trial)});
+  };
+  take(of_host_, "host");
+  take(of_rack_, "rack");
+  take(last_, "ring");
+  return ended;
 }
 
 uint64_t RingLinks::bytes_sent() const {

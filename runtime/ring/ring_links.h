@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,13 @@ struct RingEnd {
   // What workers of this host read in place of what this one sends them over shared memory, if it
   // has the values of the call. May be null.
   std::shared_ptr<const SharedMemory> arrays = nullptr;
+  // Sums try algorithms and use the fastest. Otherwise their bits are the same in every run.
+  bool tries_algorithms = false;
+};
+
+struct EndedRingTrial {
+  std::string stage;  // "host", "rack", or "ring" for the last one
+  EndedTrial trial;
 };
 
 // All workers make the same calls in the same order. Calls block, and end soon after the interrupt
@@ -96,6 +104,9 @@ class RingLinks {
   absl::Status Sum(std::span<std::byte> values, const ReductionOp& op, Deadline deadline);
   // Every worker gets the bytes of `source`, a rank.
   absl::Status Broadcast(std::span<std::byte> values, uint32_t source, Deadline deadline);
+
+  // Those that have ended since the last call.
+  std::vector<EndedRingTrial> TakeEndedTrials();
 
   // Bytes of elements that this worker has sent.
   uint64_t bytes_sent() const;

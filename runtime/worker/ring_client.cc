@@ -89,6 +89,7 @@ void RingClient::OnStepTaken(const absl::Status& status) {
     statistics_.SetBatch(state_->Batch());
     tried_in_ = {form_->epoch};
     Observe();
+    for (const EndedRingTrial& ended : ring_->TakeEndedTrials()) observer_.OnRingTrial(ended);
     observer_.OnRingStep(mark_.step);
     FinishPushes();
   } else {
@@ -197,7 +198,8 @@ void RingClient::OnForm(const FormRing& message) {
                              .self = place_.self,
                              .has_shm = place_.has_shm,
                              .tls = CurrentIdentity(place_.tls),
-                             .arrays = state_->shared_sums()};
+                             .arrays = state_->shared_sums(),
+                             .tries_algorithms = tries_algorithms_};
         PUSHPULL_ASSIGN_OR_RETURN(ring_, RingLinks::Connect(end, *form_));
         if (form_->is_fresh && ring_->rank() == form_->source)
           PUSHPULL_RETURN_IF_ERROR(state_->BeginFresh(form_->workers));

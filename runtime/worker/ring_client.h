@@ -41,6 +41,8 @@ class RingClientObserver {
   virtual void OnRingStep(Step next) = 0;
   // So many finite values of the tensor are infinite in its type.
   virtual void OnRingOverflow(const TensorSpec& tensor, uint64_t values) = 0;
+  // Sums of this size use the fastest algorithm from now on.
+  virtual void OnRingTrial(const EndedRingTrial& ended) = 0;
   // Operations may have been answered.
   virtual void OnRingAnswered() = 0;
   // This worker cannot continue. kInvalidArgument: nor can any other.
@@ -71,6 +73,9 @@ class RingClient {
   void Start(const TensorRequest& request);
   // Sets the samples per step, from the next one on; 0: unchanged.
   void SetBatch(uint64_t batch) { batch_ = batch; }
+
+  // In rings formed from now on.
+  void TryAlgorithms() { tries_algorithms_ = true; }
 
   void OnStop(const StopRing& message);
   void OnForm(const FormRing& message);
@@ -115,6 +120,7 @@ class RingClient {
   size_t num_pushed_ = 0;
   std::vector<TensorRequest> reads_;
   uint64_t batch_ = 0;
+  bool tries_algorithms_ = false;
   Epoch asked_;                   // by the newest StopRing
   bool must_stop_ = false;        // that StopRing is not answered yet
   std::optional<FormRing> form_;  // the ring being formed, or in place

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/ring_member.h"
 
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 #include "runtime/tensor/dtype.h"
 
@@ -96,6 +100,7 @@ void RingMember::On(const Welcome& message) {
   statistics().RepeatLosses();
   operations_.SetJob(message.settings);
   if (joining_->is_done()) return Introduce();
+  if (!message.settings.deterministic) client_->TryAlgorithms();
   log_.Info("joined", {{"job", message.settings.job}, {"term", message.term.value()}});
   joining_->Finish();
 }
@@ -200,6 +205,20 @@ void RingMember::OnRingOverflow(const TensorSpec& tensor, uint64_t values) {
                 {"dtype", ToString(tensor.dtype)},
                 {"step", client_->step().value()},
                 {"values", values}});
+}
+
+void RingMember::OnRingTrial(const EndedRingTrial& ended) {
+  const std::vector<AlgorithmTrial::Result>& results = ended.trial.results;
+  std::vector<std::string> times;
+  for (const AlgorithmTrial::Result& result : results)
+    times.push_back(
+        absl::StrFormat("%s %.3f ms", ToString(result.algorithm), result.seconds * 1e3));
+  log_.Info("algorithm chosen",
+            {{"stage", ended.stage},
+             {"collective", ToString(ended.trial.collective)},
+             {"bytes", ended.trial.num_bytes},
+             {"algorithm", ToString(results.front().algorithm)},
+             {"measured", absl::StrJoin(times, ", ")}});
 }
 
 void RingMember::OnRingBroken(const absl::Status& why) {

@@ -53,6 +53,7 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
   void OnRingMessage(FromMember message) override;
   void OnRingStep(Step next) override;
   void OnRingOverflow(const TensorSpec& tensor, uint64_t values) override;
+  void OnRingTrial(const EndedRingTrial& ended) override;
   void OnRingAnswered() override { reports_.activity().OnAnswered(dependencies_.executor.Now()); }
   void OnRingBroken(const absl::Status& why) override;
 

@@ -47,6 +47,8 @@ class CollectiveTest(job.JobTestCase):
 
                     self.assertEqual((result["ranks"], result["channel"]), (ranks, channel))
                     self.assertEqual({one["algorithm"] for one in result["results"]}, {*ALGORITHMS, "auto"})
+                    for one in result["results"]:
+                        self.assertIn(one["used"], ALGORITHMS if one["algorithm"] == "auto" else [one["algorithm"]])
                     self.assertEqual(len(result["results"]), 3 * 8)
                     for one in result["results"]:
                         self.assertGreaterEqual(one["seconds"]["p99"], one["seconds"]["p50"])
@@ -147,7 +149,7 @@ class CollectiveTest(job.JobTestCase):
 
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("all-reduce of float32 over shm, 2 ranks, 1 repeats: every element is right", done.stdout)
-        self.assertTrue(re.search(r"^ +4000  auto ", done.stdout, re.MULTILINE), done.stdout)
+        self.assertTrue(re.search(r"^ +4000  auto: ", done.stdout, re.MULTILINE), done.stdout)
 
     def test_a_wrong_value_of_it_is_one_line(self) -> None:
         for words in (("--bytes", "12X"), ("--bytes", "6"), ("--channel", "grpc"), ("--algorithm", "butterfly"),

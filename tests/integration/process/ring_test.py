@@ -2,6 +2,7 @@
 """Mode AllReduce: workers that sum gradients among themselves, without servers."""
 import hashlib
 import pathlib
+import re
 import unittest
 from typing import Any
 
@@ -58,6 +59,22 @@ class RingTest(job.JobTestCase):
 
         self.assertEqual(first, second)
         self.assertEqual(first, served)
+
+    def test_workers_choose_one_algorithm_together(self) -> None:
+        flags = ("--steps", 150, "--values", 50_000, "--optimizer", "sum")
+        for deterministic in (False, True):
+            with self.subTest(deterministic=deterministic):
+                started = self.run_job(self.ring_spec(*flags, workers=3, sync={"deterministic": deterministic}),
+                                       name=f"{self.job_name}-{deterministic}".lower())
+
+                code = started.finish()
+
+                self.assertEqual(code, 0, started.launcher.output)
+                chosen = re.findall(r"(worker-\d) algorithm chosen stage=ring collective=all-reduce bytes=600000 "
+                                    r"algorithm=(\S+)", started.launcher.output)
+                workers = [] if deterministic else ["worker-0", "worker-1", "worker-2"]
+                self.assertEqual(sorted(worker for worker, _ in chosen), workers, started.launcher.output)
+                self.assertLessEqual(len({algorithm for _, algorithm in chosen}), 1)
 
     def test_samples_of_a_killed_worker_count_once(self) -> None:
         started = self.run_job(self.ring_spec("--samples", 3000, "--epochs", 2, "--batch", 5,

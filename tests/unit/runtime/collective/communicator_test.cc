@@ -126,6 +126,74 @@ TEST(CommunicatorTest, EveryCollectiveByEveryAlgorithmOnSharedArrays) {
   }
 }
 
+// A trial of all-reduces of `values`, each of which must be right while the algorithm changes.
+absl::Status CallUntilChosen(Communicator& ranks, std::span<float> values) {
+  const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+  const std::vector<float> expected = SumOfCounts(ranks.size(), values.size());
+  const uint64_t bytes = values.size_bytes();
+  do {
+    const std::vector<float> own = CountFrom(ranks.rank(), values.size());
+    std::copy(own.begin(), own.end(), values.begin());
+    absl::Status status = ranks.AllReduce(BytesIn(values), sum, Algorithm::kAuto, TestDeadline());
+    if (!status.ok()) return status;
+    status = Unless(Equal(values, expected), "all-reduce");
+    if (!status.ok()) return status;
+  } while (!ranks.FindTrial(Collective::kAllReduce, bytes)->is_over());
+  return absl::OkStatus();
+}
+
+TEST(CommunicatorTest, ATrialEndsWithTheSameAlgorithmOnAllRanks) {
+  constexpr size_t kBytes = 8 << 10;
+  for (const LinkChannel channel : kChannels) {
+    for (const size_t shared_bytes : {size_t{0}, channel == LinkChannel::kShm ? kBytes : 0}) {
+      std::vector<Algorithm> chosen(3, Algorithm::kAuto);
+      const auto body = [&](const std::unique_ptr<Communicator>& own,
+                            std::span<std::byte> shared) -> absl::Status {
+        std::vector<float> array(kBytes / sizeof(float));
+        const std::span<float> values = shared.empty() ? std::span(array) : FloatsIn(shared);
+        own->TryAlgorithms({.collectives = {Collective::kAllReduce}});
+        absl::Status status = CallUntilChosen(*own, values);
+        const std::vector<EndedTrial> ended = own->TakeEndedTrials();
+        if (!status.ok() || ended.size() != 1) return status;
+        chosen[own->rank()] = ended.front().results.front().algorithm;
+        return Unless(own->TakeEndedTrials().empty(), "a trial that ended twice");
+      };
+
+      for (const absl::Status& status : OnSharingRanks(3, channel, shared_bytes, body))
+        EXPECT_TRUE(status.ok()) << status;
+
+      EXPECT_NE(chosen[0], Algorithm::kAuto);
+      EXPECT_THAT(chosen, testing::Each(chosen[0]));
+    }
+  }
+}
+
+TEST(CommunicatorTest, OnlyTheNamedCallsAreTried) {
+  const auto body = [](const std::unique_ptr<Communicator>& own) -> absl::Status {
+    std::vector<float> values(100);
+    own->TryAlgorithms(
+        {.collectives = {Collective::kAllReduce}, .bytes_min = values.size() * sizeof(float)});
+    const ReductionOp sum(ElementKind::kFloat32, ElementOp::kSum);
+    const std::span<float> fewer = std::span(values).first(99);
+    for (const absl::Status& status :
+         {own->AllReduce(BytesIn(values), sum, Algorithm::kAuto, TestDeadline()),
+          own->AllReduce(BytesIn(fewer), sum, Algorithm::kAuto, TestDeadline()),
+          own->Broadcast(BytesIn(values), 0, Algorithm::kAuto, TestDeadline())}) {
+      if (!status.ok()) return status;
+    }
+    const auto is_tried = [&](Collective collective, std::span<float> array) {
+      return own->FindTrial(collective, array.size_bytes()) != nullptr;
+    };
+    return Unless(is_tried(Collective::kAllReduce, values) &&
+                      !is_tried(Collective::kAllReduce, fewer) &&
+                      !is_tried(Collective::kBroadcast, values),
+                  "other calls are tried");
+  };
+
+  for (const absl::Status& status : OnRanks(2, LinkChannel::kTcp, body))
+    EXPECT_TRUE(status.ok()) << status;
+}
+
 // The root changes its array as soon as a call has returned.
 TEST(CommunicatorTest, SharedArraysMayChangeOnceACallIsOver) {
   constexpr size_t kBytes = size_t{1} << 20;
