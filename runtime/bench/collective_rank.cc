@@ -61,8 +61,9 @@ class CollectiveRank {
     for (uint32_t repeat = 0;; ++repeat) {
       PUSHPULL_RETURN_IF_ERROR(Repeat(order, repeat).status());
       const AlgorithmTrial* trial = ranks_.FindTrial(order.collective, order.bytes);
-      if (!trial->is_over()) continue;
-      used_ = trial->next();
+      if (trial != nullptr && !trial->is_over()) continue;
+      used_ =
+          trial == nullptr ? GuessFor(static_cast<int>(ranks_.size()), order.bytes) : trial->next();
       return absl::OkStatus();
     }
   }

@@ -6,8 +6,8 @@
 //             <-- RankPort ------ listens for the other ranks
 //   RankPlan  ----------------->  connects to all others
 //             <-- RankDone -----
-//   kRun      ----------------->  makes the call `repeats` times, each after a barrier, and checks
-//   it; with Algorithm::kAuto after as many more as its trial takes
+//   kRun      ----------------->  makes and checks the call `repeats` times, each after a barrier;
+//                                 with Algorithm::kAuto, once its trial is over
 //             <-- int64 x repeats, RankDone
 //   kLeave    ----------------->  ends
 #pragma once

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,7 +30,7 @@ class AlgorithmTrial {
   // Of the next call: the next one to try, or the fastest once the trial is over.
   Algorithm next() const { return candidates_[num_calls_ % candidates_.size()]; }
 
-  // The next call has taken so long on this rank.
+  // The call by next() took so long on this rank.
   void Add(double seconds);
   // Not empty: all rounds of a stage are done. The caller reduces these times over all ranks, each
   // to the slowest rank's, and calls Conclude.

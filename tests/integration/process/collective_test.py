@@ -62,6 +62,14 @@ class CollectiveTest(job.JobTestCase):
 
                 self.assertEqual(result["collective"], collective)
 
+    def test_sizes_beyond_those_that_are_tried_are_guessed(self) -> None:
+        sizes = [4 * size for size in range(1, 41)]
+
+        result = self.bench("--ranks", 2, "--repeats", 2, "--algorithm", "auto", "--bytes", ",".join(map(str, sizes)))
+
+        self.assertEqual([one["bytes"] for one in result["results"]], sizes)
+        self.assertTrue(all(one["used"] in ALGORITHMS for one in result["results"]))
+
     def test_private_arrays_give_right_elements(self) -> None:
         self.bench("--private", "--ranks", 3, "--repeats", 2, "--algorithm", "ring,split", "--bytes", "404,2M")
 
