@@ -242,9 +242,10 @@ TEST(CommunicatorTest, ALostRankEndsCallsOnSharedArrays) {
     const std::vector<absl::Status> results =
         OnSharingRanks(4, LinkChannel::kShm, kElementsMost * sizeof(float), body);
 
-    for (const size_t rank : {0U, 1U, 3U})
+    for (const size_t rank : {0U, 1U, 3U}) {
       EXPECT_EQ(results[rank].code(), absl::StatusCode::kUnavailable)
           << ToString(algorithm) << ": " << results[rank];
+    }
   }
 }
 
