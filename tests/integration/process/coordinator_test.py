@@ -53,6 +53,8 @@ class RestartTest(job.JobTestCase):
 
         started.signal_member("coordinator", 0, signal.SIGKILL)
         started.launcher.wait_for_line("server-0 no coordinator: steps continue")
+        # The launcher may read this line before it learns of the coordinator's end.
+        job.wait_until(lambda: started.endpoint("coordinator") is None, job.START_SECONDS, "no coordinator")
         before = started.metrics("server")["pushpull_step"]
         shown = job.run_command("status", "--workdir", started.workdir)
         job.wait_until(lambda: started.metrics("server")["pushpull_step"] > before + 20, 20, "steps")
