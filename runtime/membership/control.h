@@ -16,6 +16,7 @@
 //                 --ShardCopies--> C --RebuildShard--> new primary, C --OfferCopies--> workers
 //                 ==> new primary --Rebuilt--> C --SetReplicas--> all
 //   checkpoint    C --Capture--> servers --Captured--> C --EndCapture--> servers
+//                 (mode AllReduce: workers instead of servers)
 //   restore       C --Restore--> servers --Restored--> C --SetReplicas (first)--> all
 //   trace         C --TraceSteps--> workers --TraceReport--> C
 //   groups        C --SetGroup--> workers
@@ -332,7 +333,7 @@ struct Captured {
 };
 
 // The chunks of the shards in Restore are loaded, or why they are not; kDataLoss names file and
-// offset.
+// offset. In mode AllReduce: why FormRing::restore_from cannot be read.
 struct Restored {
   absl::Status status;
 };
@@ -511,6 +512,10 @@ struct Capture {
   ChunkVersions versions = ChunkVersions::kOfOneStep;
   bool is_last = false;  // the job has taken its last step: fail if a chunk is not at `step` now
   std::string folder;
+  // Mode AllReduce: a worker writes the chunks whose number, divided by `parts`, leaves `part`; 0
+  // of 0 in other modes.
+  uint32_t part = 0;
+  uint32_t parts = 0;
 };
 
 // The attempt is over, successful or not: stop capturing and drop what is not yet written.
@@ -610,6 +615,8 @@ struct FormRing {
   RingMark mark;                    // the mark of all afterwards
   bool copies = false;              // some worker lacks the values
   bool is_fresh = false;            // no worker has any: the initial ones of `source` count
+  // The folder of the checkpoint that counts in place of initial values; empty: none.
+  std::string restore_from = {};
 };
 
 // To a worker: those with which it sums its gradients before they are pushed, itself included; in

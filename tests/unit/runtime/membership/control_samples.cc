@@ -320,7 +320,9 @@ std::vector<ToMember> SampleToMember() {
               .step = Step{8},
               .versions = ChunkVersions::kOfEachChunk,
               .is_last = true,
-              .folder = "/var/checkpoints"},
+              .folder = "/var/checkpoints",
+              .part = 1,
+              .parts = 2},
       EndCapture{.attempt = 11},
       Restore{.folder = "/var/checkpoints/step-000000000008",
               .sequence = 12,
@@ -344,7 +346,8 @@ std::vector<ToMember> SampleToMember() {
                .source = 6,
                .mark = SampleRingMark(),
                .copies = true,
-               .is_fresh = true},
+               .is_fresh = true,
+               .restore_from = "/var/checkpoints/step-000000000008"},
       SampleSetGroup()};
 }
 
