@@ -11,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/optim/optimizer.h"
+#include "runtime/shard/chunk.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/master_values.h"
 #include "runtime/tensor/reduce.h"
@@ -57,6 +58,7 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors,
                               NumBytes(placed.spec.dims, MasterOf(placed.spec.dtype)));
     Tensor& tensor = state.tensors_.emplace_back();
     tensor.spec = placed.spec;
+    tensor.first_chunk = placed.first_chunk;
     tensor.holds_samples = placed.spec.name == kSampleQueueTensor;
     PUSHPULL_ASSIGN_OR_RETURN(tensor.value, HostBuffer::Zeroed(bytes));
     PUSHPULL_ASSIGN_OR_RETURN(
@@ -88,8 +90,8 @@ void RingState::SetInitial(size_t tensor,
   updates_[tensor] = updates;
 }
 
-absl::Status RingState::BeginFresh(std::span<const RingWorker> workers) {
-  mark_ = {};
+absl::Status RingState::Begin(const RingMark& mark, std::span<const RingWorker> workers) {
+  mark_ = mark;
   for (Tensor& tensor : tensors_) {
     if (!tensor.holds_samples) continue;
     PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(tensor.value.bytes()));
@@ -110,6 +112,55 @@ std::vector<std::span<std::byte>> RingState::CopyParts() {
 
 void RingState::TakeCopy(const RingMark& mark) {
   mark_ = mark;
+}
+
+std::vector<RingState::ChunkPlace> RingState::chunks() const {
+  std::vector<ChunkPlace> all;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    const uint64_t bytes = tensor.value.num_bytes();
+    const size_t state_floats = StateFloatsPerValue(tensor.spec.optimizer);
+    for (uint64_t begin = 0; begin < bytes; begin += kChunkBytes) {
+      const uint64_t of_chunk = std::min(kChunkBytes, bytes - begin);
+      const uint64_t index = begin / kChunkBytes;
+      all.push_back({.chunk = ChunkId{tensor.first_chunk.value() + index},
+                     .tensor = i,
+                     .index = index,
+                     .value_bytes = of_chunk,
+                     .state_bytes = of_chunk * state_floats});
+    }
+  }
+  return all;
+}
+
+// A state is [StateFloatsPerValue, values], of the tensor as of the chunk.
+void RingState::CopyChunk(const ChunkPlace& place,
+                          std::span<float> value,
+                          std::span<float> optimizer_state) const {
+  const Tensor& tensor = tensors_[place.tensor];
+  const size_t begin = place.index * kChunkBytes / sizeof(float);
+  const std::span<const float> values = tensor.value.floats();
+  absl::c_copy(values.subspan(begin, value.size()), value.begin());
+  for (size_t row = 0; row < optimizer_state.size() / value.size(); ++row) {
+    absl::c_copy(tensor.state.floats().subspan(row * values.size() + begin, value.size()),
+                 optimizer_state.subspan(row * value.size(), value.size()).begin());
+  }
+}
+
+void RingState::SetChunk(const ChunkPlace& place,
+                         std::span<const float> value,
+                         std::span<const float> optimizer_state,
+                         uint64_t updates) {
+  Tensor& tensor = tensors_[place.tensor];
+  const size_t begin = place.index * kChunkBytes / sizeof(float);
+  const std::span<float> values = tensor.value.floats();
+  absl::c_copy(value, values.subspan(begin, value.size()).begin());
+  for (size_t row = 0; row < optimizer_state.size() / value.size(); ++row) {
+    absl::c_copy(optimizer_state.subspan(row * value.size(), value.size()),
+                 tensor.state.floats().subspan(row * values.size() + begin, value.size()).begin());
+  }
+  // Of a tensor's first chunk: earlier values do not count.
+  updates_[place.tensor] = place.index == 0 ? updates : std::max(updates_[place.tensor], updates);
 }
 
 uint64_t RingState::WriteValue(size_t tensor, std::span<std::byte> target) const {

@@ -51,9 +51,9 @@ class RingState {
                   std::span<const std::byte> value,
                   std::span<const float> state,
                   uint64_t updates);
-  // The values are those before step 0, whose samples are divided among these workers.
-  // kDataLoss: the tensor of samples holds something else.
-  absl::Status BeginFresh(std::span<const RingWorker> workers);
+  // The values are those before step `mark.step`, whose samples are divided among these workers:
+  // initial ones, or a checkpoint's. kDataLoss: the tensor of samples holds something else.
+  absl::Status Begin(const RingMark& mark, std::span<const RingWorker> workers);
 
   // All memory of this state, to be overwritten with another worker's; call TakeCopy with its mark
   // afterwards.
@@ -73,6 +73,26 @@ class RingState {
   //   kInvalidArgument  a sum is not finite; the text names tensor and step. Nothing has changed.
   absl::Status Apply(std::span<const RingWorker> workers, Epoch epoch);
 
+  // A chunk of the job's table (runtime/shard/chunk.h), which is how checkpoints store tensors.
+  struct ChunkPlace {
+    ChunkId chunk;
+    size_t tensor = 0;
+    uint64_t index = 0;        // among the tensor's chunks
+    uint64_t value_bytes = 0;  // float32
+    uint64_t state_bytes = 0;  // the optimizer's
+  };
+  // In the order of their ids.
+  std::vector<ChunkPlace> chunks() const;
+  // `value` and `optimizer_state` are as large as `place` says.
+  void CopyChunk(const ChunkPlace& place,
+                 std::span<float> value,
+                 std::span<float> optimizer_state) const;
+  // Sets a chunk. A tensor has had as many updates as the chunk with the most.
+  void SetChunk(const ChunkPlace& place,
+                std::span<const float> value,
+                std::span<const float> optimizer_state,
+                uint64_t updates);
+
   const RingMark& mark() const { return mark_; }
   // Samples of a full step over all workers; 0: the job does not divide any.
   uint64_t Batch() const;
@@ -90,6 +110,7 @@ class RingState {
  private:
   struct Tensor {
     TensorSpec spec;
+    ChunkId first_chunk;
     HostBuffer value;
     HostBuffer state;
     size_t offset = 0;  // in sums_; unused for the tensor of samples

@@ -32,6 +32,7 @@ RingClient::RingClient(RingPlace place,
       executor_(executor),
       statistics_(statistics),
       observer_(observer),
+      saver_(executor, [this](Captured done) { observer_.OnRingMessage(std::move(done)); }),
       thread_(executor) {}
 
 absl::Status RingClient::SetTensors(const std::vector<PlacedTensor>& tensors) {
@@ -91,7 +92,10 @@ void RingClient::OnStepTaken(const absl::Status& status) {
     Observe();
     for (const EndedRingTrial& ended : ring_->TakeEndedTrials()) observer_.OnRingTrial(ended);
     observer_.OnRingStep(mark_.step);
+    // Before the program can push the next step.
+    const bool is_copying = CopyIfDue();
     FinishPushes();
+    if (is_copying) return;
   } else {
     is_ready_ = false;
   }
@@ -179,6 +183,7 @@ bool RingClient::IsIncluded(const RingMark& mark) const {
 void RingClient::OnForm(const FormRing& message) {
   if (message.epoch != asked_ || must_stop_ || form_ || is_busy() || !failed_.ok()) return;
   form_ = message;
+  begun_ = absl::OkStatus();
   bytes_sent_ = 0;
   // An earlier copy may have been interrupted.
   for (const TensorRequest& read : reads_) {
@@ -201,8 +206,10 @@ void RingClient::OnForm(const FormRing& message) {
                              .arrays = state_->shared_sums(),
                              .tries_algorithms = tries_algorithms_};
         PUSHPULL_ASSIGN_OR_RETURN(ring_, RingLinks::Connect(end, *form_));
-        if (form_->is_fresh && ring_->rank() == form_->source)
-          PUSHPULL_RETURN_IF_ERROR(state_->BeginFresh(form_->workers));
+        if (form_->is_fresh && ring_->rank() == form_->source) {
+          begun_ = BeginState();
+          PUSHPULL_RETURN_IF_ERROR(begun_);
+        }
         return form_->copies ? CopyState(*ring_, *form_, *state_) : absl::OkStatus();
       },
       [this](const absl::Status& status) { OnFormed(status); });
@@ -222,11 +229,41 @@ void RingClient::OnFormed(const absl::Status& status) {
       FinishPushes();
     }
   }
+  if (!begun_.ok()) return observer_.OnRingMessage(Restored{begun_});
   if (Settle()) return;
   if (!status.ok()) return ReportFailed(status);
   is_ready_ = true;
   observer_.OnRingMessage(RingNews{.epoch = form_->epoch, .status = absl::OkStatus()});
-  TakeStepIfPushed();
+  if (!CopyIfDue()) TakeStepIfPushed();
+}
+
+absl::Status RingClient::BeginState() {
+  if (!form_->restore_from.empty())
+    PUSHPULL_RETURN_IF_ERROR(ReadState(files_, form_->restore_from, *state_));
+  return state_->Begin(form_->mark, form_->workers);
+}
+
+// ---- checkpoints ----
+
+void RingClient::OnCapture(const Capture& order) {
+  if (order.part >= order.parts) return;  // not one of a ring
+  saver_.Begin(order);
+  CopyIfDue();
+}
+
+bool RingClient::CopyIfDue() {
+  if (!is_ready_ || is_busy() || !saver_.IsDue(mark_.step)) return false;
+  thread_.Start(
+      [this, order = saver_.order()] {
+        part_ = StatePart::Copy(*state_, order.part, order.parts);
+        return absl::OkStatus();
+      },
+      [this, attempt = saver_.order().attempt](const absl::Status& /*status*/) {
+        saver_.Write(attempt, std::exchange(part_, absl::UnknownError("taken")));
+        // Another order may have come meanwhile.
+        if (!Settle() && !CopyIfDue()) TakeStepIfPushed();
+      });
+  return true;
 }
 
 bool RingClient::Settle() {

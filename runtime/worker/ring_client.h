@@ -8,7 +8,8 @@
 //      ^                     |                             |                      |
 //      +------StopRing-------+-----------------------------+----------------------+
 //
-// In forming and stepping, the ring thread works on the state, and nothing else touches it.
+// In forming and stepping, the ring thread works on the state, and nothing else touches it. A ready
+// worker may also be copying its part of a checkpoint; the next step waits for that.
 #pragma once
 
 #include <functional>
@@ -27,6 +28,7 @@
 #include "runtime/ring/ring_thread.h"
 #include "runtime/tls/tls_folder.h"
 #include "runtime/worker/request_table.h"
+#include "runtime/worker/ring_saver.h"
 #include "runtime/worker/worker_statistics.h"
 
 namespace pushpull {
@@ -74,6 +76,10 @@ class RingClient {
   // Sets the samples per step, from the next one on; 0: unchanged.
   void SetBatch(uint64_t batch) { batch_ = batch; }
 
+  // This worker's part of a checkpoint: sent with OnRingMessage once it is written.
+  void OnCapture(const Capture& order);
+  void OnEndCapture(uint64_t attempt) { saver_.End(attempt); }
+
   // In rings formed from now on.
   void TryAlgorithms() { tries_algorithms_ = true; }
 
@@ -96,8 +102,12 @@ class RingClient {
   void AddPush(const TensorRequest& request);
   bool IsIncluded(const RingMark& mark) const;
   void TakeStepIfPushed();
+  // The values with which a job begins: initial ones, or a checkpoint's.
+  absl::Status BeginState();
   void OnFormed(const absl::Status& status);
   void OnStepTaken(const absl::Status& status);
+  // Starts to copy this worker's part of the checkpoint that is due. False: none is.
+  bool CopyIfDue();
   // Called after every task: handles what had to wait for it. True: nothing else must be done.
   bool Settle();
   void ReportStopped();
@@ -131,7 +141,11 @@ class RingClient {
   SteadyTime first_ready_;  // when the step's first push was ready
   std::optional<SteadyTime> last_end_;
   uint64_t bytes_sent_ = 0;  // by ring_, as counted so far
-  RingThread thread_;        // last: its task uses the others
+  RingSaver saver_;
+  absl::StatusOr<StatePart> part_;  // being copied
+  PosixFileSystem files_;
+  absl::Status begun_;  // why this worker could not begin with the job's values
+  RingThread thread_;   // last: its task uses the others
 };
 
 }  // namespace pushpull

@@ -53,7 +53,7 @@ LAYERS = {
     "server": _ROLE,
     # What a worker of mode AllReduce has in the place of servers.
     # Of transport its shared memory.
-    "ring": [*_PURE, "store", "tls", "transport", "collective", "membership"],
+    "ring": [*_PURE, "store", "checkpoint", "tls", "transport", "collective", "membership"],
     "worker": [*_ROLE, "collective", "ring", _API],
     # Of job which worker's end is the success of the job, as its launcher and the operator decide it.
     "coordinator": [*_ROLE, "job"],

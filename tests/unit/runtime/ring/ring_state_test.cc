@@ -216,7 +216,7 @@ class RingSamplesTest : public ::testing::Test {
 
 TEST_F(RingSamplesTest, SamplesOfAWorkerThatIsGoneComeBack) {
   RingState ann = WithQueue(10);
-  ASSERT_TRUE(ann.BeginFresh(Workers({0, 1})).ok());
+  ASSERT_TRUE(ann.Begin({}, Workers({0, 1})).ok());
   EXPECT_EQ(ShareOf(ann, 0, 0).count, 10U);
   EXPECT_EQ(ShareOf(ann, 1, 0).count, 10U);
 
@@ -231,8 +231,8 @@ TEST_F(RingSamplesTest, SamplesOfAWorkerThatIsGoneComeBack) {
 TEST_F(RingSamplesTest, JoinerHasSamplesFromTheNextStepOn) {
   RingState ann = WithQueue(10);
   RingState bob = WithQueue(10);
-  ASSERT_TRUE(ann.BeginFresh(Workers({0})).ok());
-  ASSERT_TRUE(bob.BeginFresh(Workers({0})).ok());
+  ASSERT_TRUE(ann.Begin({}, Workers({0})).ok());
+  ASSERT_TRUE(bob.Begin({}, Workers({0})).ok());
   EXPECT_EQ(ShareOf(bob, 1, 0).count, 0U);
 
   const std::vector<RingPush> push = {{.gradient = Bytes(zeros_)}};
@@ -245,8 +245,8 @@ TEST_F(RingSamplesTest, JoinerHasSamplesFromTheNextStepOn) {
 TEST_F(RingSamplesTest, WorkerThatLeavesGetsNoFurtherSamples) {
   RingState ann = WithQueue(10);
   RingState bob = WithQueue(10);
-  ASSERT_TRUE(ann.BeginFresh(Workers({0, 1})).ok());
-  ASSERT_TRUE(bob.BeginFresh(Workers({0, 1})).ok());
+  ASSERT_TRUE(ann.Begin({}, Workers({0, 1})).ok());
+  ASSERT_TRUE(bob.Begin({}, Workers({0, 1})).ok());
 
   const absl::Status taken = TakeStep(
       {&ann, &bob},
@@ -260,7 +260,7 @@ TEST_F(RingSamplesTest, WorkerThatLeavesGetsNoFurtherSamples) {
 
 TEST_F(RingSamplesTest, BatchOfTheJobIsThatOfTheLowestRank) {
   RingState ann = WithQueue(10);
-  ASSERT_TRUE(ann.BeginFresh(Workers({0})).ok());
+  ASSERT_TRUE(ann.Begin({}, Workers({0})).ok());
 
   ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = Bytes(zeros_)}}}, Workers({0}), 24).ok());
 
