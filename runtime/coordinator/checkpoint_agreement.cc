@@ -17,6 +17,10 @@ constexpr uint64_t kRefusalsMax = 32;
 // Steps that servers may complete while the order travels, doubled at each rejection up to 2^10.
 constexpr uint64_t kMarginBitsMax = 10;
 
+std::string NameOf(const Capturer& capturer) {
+  return std::visit([](auto id) { return ToString(id); }, capturer);
+}
+
 }  // namespace
 
 CheckpointChange CheckpointAgreement::Request(const Job& job) {
@@ -53,31 +57,36 @@ CheckpointChange CheckpointAgreement::OnTick(const Job& job) {
   return std::exchange(change_, {});
 }
 
-CheckpointChange CheckpointAgreement::SetServers(const Job& job, std::set<ServerId> servers) {
-  servers_ = std::move(servers);
-  // Files that a server has reported exist even after it is gone.
-  std::erase_if(reported_, [&](ServerId server) { return !servers_.contains(server); });
+CheckpointChange CheckpointAgreement::SetCapturers(const Job& job, std::set<Capturer> capturers) {
+  capturers_ = std::move(capturers);
+  // Files that one has reported exist even after it is gone.
+  std::erase_if(reported_, [&](const Capturer& one) { return !capturers_.contains(one); });
   if (state_ == State::kCapturing) ConcludeIfComplete(job);
   return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::OnCaptured(const Job& job,
-                                                 ServerId server,
+                                                 Capturer capturer,
                                                  const Captured& captured) {
   if (state_ != State::kCapturing || captured.attempt != order_.attempt) return {};
   if (absl::IsAborted(captured.status)) {
     reached_ = std::max(reached_, captured.highest_version);
     TryAgain();
   } else if (!captured.status.ok()) {
-    Fail(absl::StrCat(ToString(server), ": ", captured.status.message()));
+    Fail(absl::StrCat(NameOf(capturer), ": ", captured.status.message()));
   } else {
-    reported_.insert(server);
+    reported_.insert(capturer);
     for (const ChunkFileSummary& file : captured.files) {
       for (const ChunkPlace& place : file.chunks) covered_.insert(place.chunk);
       files_.push_back(file);
     }
     ConcludeIfComplete(job);
   }
+  return std::exchange(change_, {});
+}
+
+CheckpointChange CheckpointAgreement::OnPartLost() {
+  if (state_ == State::kCapturing) TryAgain();
   return std::exchange(change_, {});
 }
 
@@ -229,7 +238,7 @@ void CheckpointAgreement::ConcludeIfComplete(const Job& job) {
     files_.clear();
     return;
   }
-  const bool have_all_reported = !servers_.empty() && absl::c_includes(reported_, servers_);
+  const bool have_all_reported = !capturers_.empty() && absl::c_includes(reported_, capturers_);
   // A chunk moved between one server's report and another's.
   if (have_all_reported) TryAgain();
 }
@@ -265,15 +274,15 @@ void CheckpointAgreement::Finish(const Job& job) {
 
 std::string CheckpointAgreement::DescribeMissing() const {
   std::string text;
-  for (const ServerId server : servers_) {
-    if (reported_.contains(server)) continue;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", ToString(server));
+  for (const Capturer& capturer : capturers_) {
+    if (reported_.contains(capturer)) continue;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", NameOf(capturer));
   }
   for (const WorkerId worker : workers_) {
     if (AreGradientsWhole() || whole_.contains(worker)) continue;
     absl::StrAppend(&text, text.empty() ? "" : ", ", ToString(worker));
   }
-  return text.empty() ? "no server is there" : absl::StrCat("nothing from ", text);
+  return text.empty() ? "nobody is there to capture" : absl::StrCat("nothing from ", text);
 }
 
 }  // namespace pushpull

@@ -9,12 +9,12 @@
 //
 // 1 Every `every`, on request, and at the end of the job. A request during a save starts another
 //   save after it.
-// 2 Every chunk is in a file of some server, and the values are complete: no worker holds a
-//   residual from before the step (docs/decisions/0038-error-feedback.md).
+// 2 Every chunk is in a file of some server (mode AllReduce: worker), and the values are complete:
+//   no worker holds a residual from before the step (docs/decisions/0038-error-feedback.md).
 // 3 The manifest is written: the checkpoint is complete.
-// 4 A chunk or a worker was past the step, or a chunk moved to another server at the wrong moment:
-//   the attempt's files are removed and a higher step is tried. Or a server cannot write: the save
-//   is abandoned.
+// 4 A chunk or a worker was past the step, a chunk moved to another server at the wrong moment, or
+//   a worker of a ring has gone with its part: the attempt's files are removed and a higher step is
+//   tried. Or one of them cannot write: the save is abandoned.
 // 5 The manifest cannot be written, or a deadline has passed: the save is abandoned.
 //
 // The step must be above every completed one, which nobody knows exactly while training continues:
@@ -30,6 +30,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "pushpull/deadline.h"
@@ -54,9 +55,12 @@ struct CheckpointPolicy {
   Duration probe_every = std::chrono::seconds(30);
 };
 
+// Who captures chunks: the servers or, in mode AllReduce, the workers.
+using Capturer = std::variant<ServerId, WorkerId>;
+
 // What the caller must do after a change, in this order.
 struct CheckpointChange {
-  std::optional<EndCapture> end;   // to every server, and to the workers that take part
+  std::optional<EndCapture> end;   // to every capturer, and to the workers that take part
   std::optional<Capture> capture;  // likewise
   // The caller adds job, mode and tensors, writes it and then calls OnManifest.
   std::optional<SaveManifest> manifest;
@@ -86,9 +90,11 @@ class CheckpointAgreement {
   // Saves as soon as possible; CheckpointStatus::requested is then the number of this save.
   CheckpointChange Request(const Job& job);
   CheckpointChange OnTick(const Job& job);
-  // `servers`: those registered, each of which has been sent capture().
-  CheckpointChange SetServers(const Job& job, std::set<ServerId> servers);
-  CheckpointChange OnCaptured(const Job& job, ServerId server, const Captured& captured);
+  // `capturers`: those that are there, each of which has been sent capture().
+  CheckpointChange SetCapturers(const Job& job, std::set<Capturer> capturers);
+  CheckpointChange OnCaptured(const Job& job, Capturer capturer, const Captured& captured);
+  // The attempt under way cannot be completed: a capturer has gone, and nobody else has its part.
+  CheckpointChange OnPartLost();
   // `workers`: those that may hold residuals, each of which has been sent capture().
   CheckpointChange SetWorkers(const Job& job, std::set<WorkerId> workers);
   CheckpointChange OnWhole(const Job& job, WorkerId worker, const Captured& word);
@@ -124,7 +130,7 @@ class CheckpointAgreement {
 
   const CheckpointPolicy policy_;
   uint64_t next_attempt_;
-  std::set<ServerId> servers_;
+  std::set<Capturer> capturers_;
   std::set<WorkerId> workers_;
   std::optional<SteadyTime> next_due_;
   CheckpointStatus status_;
@@ -139,7 +145,7 @@ class CheckpointAgreement {
   Step reached_;              // by some chunk, as a server reported
   bool is_given_up_ = false;  // and its files are being removed
   Capture order_;
-  std::set<ServerId> reported_;
+  std::set<Capturer> reported_;
   std::set<WorkerId> whole_;
   std::set<ChunkId> covered_;
   std::vector<ChunkFileSummary> files_;

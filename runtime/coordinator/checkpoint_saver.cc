@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 
 namespace pushpull {
@@ -13,13 +14,6 @@ CheckpointSaver::CheckpointSaver(JobState& job, const JobMembers& members)
   if (!job_.options.checkpoint) return;
   agreement_.emplace(*job_.options.checkpoint);
   if (job_.options.restore) agreement_->SetRestored(job_.options.restore->manifest.step);
-}
-
-std::string CheckpointSaver::NewestCheckpoint() const {
-  if (!agreement_) return "";
-  const CheckpointStatus& status = agreement_->status();
-  if (status.saved > 0) return StepFolder(job_.options.checkpoint->folder, status.step);
-  return job_.options.restore ? job_.options.restore->folder : "";
 }
 
 void CheckpointSaver::Start() {
@@ -36,15 +30,34 @@ absl::Status CheckpointSaver::Request() {
   return absl::OkStatus();
 }
 
+void CheckpointSaver::OnManifest(uint64_t attempt, const absl::Status& written) {
+  if (!agreement_) return;
+  const uint64_t saved = agreement_->status().saved;
+  Apply(agreement_->OnManifest(View(), attempt, written));
+  const CheckpointStatus& status = agreement_->status();
+  if (status.saved == saved) return;
+  job_.saved = {.folder = StepFolder(job_.options.checkpoint->folder, status.step),
+                .step = status.step};
+}
+
+void CheckpointSaver::OnCaptured(WorkerId worker, const Captured& message) {
+  if (!agreement_) return;
+  Apply(is_ring() ? agreement_->OnCaptured(View(), worker, message)
+                  : agreement_->OnWhole(View(), worker, message));
+}
+
 void CheckpointSaver::UpdateMembers() {
   if (!agreement_) return;
-  if (servers_revision_ != job_.members.servers_revision()) {
+  if (is_idle()) leave_step_.reset();
+  if (!is_ring() && servers_revision_ != job_.members.servers_revision()) {
     servers_revision_ = job_.members.servers_revision();
-    Apply(agreement_->SetServers(View(), job_.members.ServerIds()));
+    const std::set<ServerId> servers = job_.members.ServerIds();
+    Apply(agreement_->SetCapturers(View(), {servers.begin(), servers.end()}));
   }
   const pushpull::View& view = members_.contributors().active();
   if (view.number == view_) return;
   view_ = view.number;
+  if (is_ring()) return UpdateRing(view);
   // Workers capture only if a codec keeps a residual. The residual of a leaving worker is lost.
   std::set<WorkerId> workers;
   for (const ViewMember& member : view.members) {
@@ -54,7 +67,31 @@ void CheckpointSaver::UpdateMembers() {
   Apply(agreement_->SetWorkers(View(), std::move(workers)));
 }
 
+// A worker that joins during an attempt has no part: the others have all chunks.
+void CheckpointSaver::UpdateRing(const pushpull::View& view) {
+  std::set<Capturer> capturers;
+  for (const ViewMember& member : view.members) capturers.insert(member.worker);
+  Apply(agreement_->SetCapturers(View(), std::move(capturers)));
+  // No parts: there was no worker when the attempt began.
+  const bool is_whole = !parts_.empty() && absl::c_all_of(parts_, [&](const ViewMember& part) {
+    const ViewMember* member = view.Find(part.worker);
+    return member != nullptr && member->incarnation == part.incarnation;
+  });
+  if (!is_whole) Apply(agreement_->OnPartLost());
+}
+
+void CheckpointSaver::SendParts(const Capture& order) {
+  parts_ = members_.contributors().active().members;
+  Capture part = order;
+  part.parts = static_cast<uint32_t>(parts_.size());
+  for (const ViewMember& member : parts_) {
+    job_.outbox.Send(member.worker, part);
+    ++part.part;
+  }
+}
+
 void CheckpointSaver::SendCaptureTo(SessionId session) {
+  if (is_ring()) return;
   const bool has_part =
       job_.members.ServerAt(session).has_value() || members_.shards().catalog().has_codec_memory();
   if (agreement_ && agreement_->capture() && has_part)
@@ -63,18 +100,29 @@ void CheckpointSaver::SendCaptureTo(SessionId session) {
 
 void CheckpointSaver::EndJob() {
   is_over_ = true;
-  if (agreement_) Apply(agreement_->EndJob(View()));
+  if (!agreement_) return;
+  if (!is_ring()) return Apply(agreement_->EndJob(View()));
+  // The values are gone with the workers.
+  if (!is_idle()) Apply(agreement_->GiveUp());
+}
+
+void CheckpointSaver::SaveBeforeLeave(Step step) {
+  if (!agreement_) return;
+  leave_step_ = std::max(leave_step_.value_or(step), step);
+  Apply(agreement_->EndJob(View()));
 }
 
 CheckpointAgreement::Job CheckpointSaver::View() const {
+  const Step highest =
+      is_ring() ? job_.statistics.HighestWorkerStep() : job_.statistics.HighestVersion();
   CheckpointAgreement::Job job{
       .now = job_.now,
-      .highest_version = std::max(job_.statistics.HighestVersion(), members_.end_step()),
-      .is_over = is_over_,
+      .highest_version = std::max(highest, leave_step_.value_or(members_.end_step())),
+      .is_over = is_over_ || leave_step_.has_value(),
       .versions = members_.contributors().active().consistency.is_sync()
                       ? ChunkVersions::kOfOneStep
                       : ChunkVersions::kOfEachChunk};
-  if (job_.options.restore)
+  if (job_.options.restore && !is_ring())
     job.highest_version = std::max(job.highest_version, job_.options.restore->manifest.step);
   for (const PlacedTensor& tensor : members_.shards().catalog().tensors())
     job.num_chunks += tensor.shards.size();
@@ -86,10 +134,14 @@ void CheckpointSaver::Apply(CheckpointChange change) {
   if (!change.said.empty()) job_.outbox.Add(Announce{change.is_problem, change.said});
   const auto send = [&](const ToMember& message) {
     job_.outbox.SendToServers(message);
-    if (catalog.has_codec_memory() && !is_over_) job_.outbox.SendToWorkers(message);
+    if (is_ring() || (catalog.has_codec_memory() && !is_over_)) job_.outbox.SendToWorkers(message);
   };
-  if (change.end) send(*change.end);
-  if (change.capture) send(*change.capture);
+  if (change.end) {
+    send(*change.end);
+    parts_.clear();
+  }
+  if (change.capture && is_ring()) SendParts(*change.capture);
+  if (change.capture && !is_ring()) send(*change.capture);
   if (change.manifest) {
     const Consistency& active = members_.contributors().active().consistency;
     CheckpointManifest& manifest = change.manifest->manifest;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -26,11 +27,6 @@ class CheckpointSaver {
   // No save is under way.
   bool is_idle() const { return !agreement_ || agreement_->is_idle(); }
   CheckpointStatus status() const { return agreement_ ? agreement_->status() : CheckpointStatus{}; }
-  // The folder of the checkpoint to rebuild shards from: the last one that this job saved, else the
-  // one that it started from, else empty. Other checkpoints in its folder may belong to another
-  // history.
-  std::string NewestCheckpoint() const;
-
   // The job is running: saves become due from the first call on.
   void Start();
   // kFailedPrecondition: the job has no spec.checkpoint.
@@ -38,9 +34,7 @@ class CheckpointSaver {
   void OnTick() {
     if (agreement_) Apply(agreement_->OnTick(View()));
   }
-  void OnManifest(uint64_t attempt, const absl::Status& written) {
-    if (agreement_) Apply(agreement_->OnManifest(View(), attempt, written));
-  }
+  void OnManifest(uint64_t attempt, const absl::Status& written);
   void OnCleared(uint64_t attempt) {
     if (agreement_) Apply(agreement_->OnCleared(View(), attempt));
   }
@@ -50,19 +44,23 @@ class CheckpointSaver {
   void OnCaptured(ServerId server, const Captured& message) {
     if (agreement_) Apply(agreement_->OnCaptured(View(), server, message));
   }
-  void OnCaptured(WorkerId worker, const Captured& message) {
-    if (agreement_) Apply(agreement_->OnWhole(View(), worker, message));
-  }
+  void OnCaptured(WorkerId worker, const Captured& message);
   // Updates the save under way if members or view have changed; to be called after every event.
   void UpdateMembers();
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
   void EndJob();
+  // Mode AllReduce: workers that have done their part up to `step` leave once is_idle(): nobody
+  // else may have the values then. Saves them, unless they are saved already.
+  void SaveBeforeLeave(Step step);
   void GiveUp() {
     if (agreement_) Apply(agreement_->GiveUp());
   }
 
  private:
+  bool is_ring() const { return job_.options.consistency.is_ring(); }
+  void UpdateRing(const pushpull::View& view);
+  void SendParts(const Capture& order);
   CheckpointAgreement::Job View() const;
   void Apply(CheckpointChange change);
 
@@ -73,6 +71,9 @@ class CheckpointSaver {
   uint64_t servers_revision_ = 0;  // of the servers passed to agreement_
   uint64_t view_ = 0;              // whose workers were passed to agreement_
   bool is_over_ = false;           // the workers are done
+  // Mode AllReduce.
+  std::vector<ViewMember> parts_;   // who captures which part of the attempt under way
+  std::optional<Step> leave_step_;  // after which workers wait to leave
 };
 
 }  // namespace pushpull

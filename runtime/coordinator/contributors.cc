@@ -34,8 +34,8 @@ Contributors::Contributors(JobState& job, const TensorCatalog& catalog)
              RestoredConsistency(job.options.consistency, job.options.restore)),
       groups_(job.options.local_reduce),
       mode_switch_(kModeSwitchTimeout) {
-  if (job.options.consistency.is_ring())
-    ring_.emplace(job.options.term, job.options.ring_secret, job.options.consistency);
+  if (!job.options.consistency.is_ring()) return;
+  ring_.emplace(job.options.term, job.options.ring_secret, job.options.consistency, job.saved);
 }
 
 bool Contributors::IsGivenUp(const RegisterWorker& worker) const {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "runtime/base/exit_codes.h"
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
@@ -191,7 +192,8 @@ bool JobCore::IsNeededNoMore() const {
 // Carries an event over to the parts that it was not addressed to. Members come first, because
 // saves depend on them; a failure, whichever part found it, is announced last.
 std::vector<Command> JobCore::Settle() {
-  members_.Settle(saver_.NewestCheckpoint(), saver_.is_idle());
+  ReleaseLeaves();
+  members_.Settle(job_.saved.folder, saver_.is_idle());
   if (job_.lifecycle.has_started()) saver_.Start();
   if (job_.lifecycle.is_running() && members_.IsComplete()) {
     job_.lifecycle.Succeed(job_.now);
@@ -278,6 +280,35 @@ void JobCore::On(SessionId session, const Failure& message) {
   const std::string text = absl::StrCat(who, ": ", message.status.message());
   const bool is_fatal = server || job_.options.consistency.is_ring();
   if (!job_.lifecycle.AddDetail(text) && is_fatal) job_.Fail({.text = text});
+}
+
+// In a job without servers, a worker that is done keeps its values until they are saved.
+void JobCore::On(SessionId session, const Leave& message) {
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  const bool has_values = job_.options.consistency.is_ring() && worker &&
+                          members_.contributors().active().Find(*worker) != nullptr;
+  const bool must_save = has_values && job_.options.checkpoint && !message.is_released &&
+                         !members_.is_recovering() && job_.lifecycle.is_running();
+  if (!must_save) return members_.Receive(session, message);
+  held_leaves_[session] = message;
+  saver_.SaveBeforeLeave(message.end_step);
+}
+
+void JobCore::ReleaseLeaves() {
+  if (held_leaves_.empty() || !saver_.is_idle()) return;
+  for (const auto& [session, leave] : std::exchange(held_leaves_, {})) {
+    if (job_.members.WorkerAt(session)) members_.Receive(session, leave);
+  }
+}
+
+// A worker sends it only to say that it cannot read the checkpoint with which a ring begins.
+void JobCore::On(SessionId session, const Restored& message) {
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  if (!worker || !job_.options.consistency.is_ring()) return members_.Receive(session, message);
+  if (message.status.ok()) return;
+  job_.Fail({absl::StrCat(
+                 ToString(*worker), " cannot restore the checkpoint: ", message.status.message()),
+             kExitNotReachable});
 }
 
 void JobCore::On(SessionId session, const Captured& message) {

@@ -107,12 +107,15 @@ class JobCore {
   // The messages that do not concern members_ alone.
   void On(SessionId session, const Heartbeat& message);
   void On(SessionId session, const Failure& message);
+  void On(SessionId session, const Leave& message);
+  void On(SessionId session, const Restored& message);
   void On(SessionId session, const Captured& message);
   void On(SessionId session, const TraceReport& message);
   void On(SessionId session, const RingStopped& message);
   void On(SessionId session, const RingNews& message);
 
   std::vector<Command> Settle();
+  void ReleaseLeaves();
   void WatchStall();
   void WatchCulprits();
   void WatchRacks();
@@ -123,6 +126,7 @@ class JobCore {
   JobMembers members_;
   CheckpointSaver saver_;
   TraceCollector traces_;
+  std::map<SessionId, Leave> held_leaves_;  // of workers whose values are being saved
   bool has_announced_failure_ = false;
   bool are_in_one_rack_ = false;  // all replicas of some shards, as last logged
   bool is_stopped_ = false;       // this coordinator ends and decides nothing more

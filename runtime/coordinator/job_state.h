@@ -17,6 +17,7 @@
 #include "runtime/coordinator/job_lifecycle.h"
 #include "runtime/coordinator/job_statistics.h"
 #include "runtime/coordinator/member_registry.h"
+#include "runtime/coordinator/saved_state.h"
 #include "runtime/coordinator/stall_watch.h"
 
 namespace pushpull {
@@ -55,7 +56,10 @@ class Outbox {
 
 // Thread-compatible.
 struct JobState {
-  explicit JobState(JobCoreOptions its_options) : options(std::move(its_options)) {}
+  explicit JobState(JobCoreOptions its_options) : options(std::move(its_options)) {
+    if (options.restore)
+      saved = {.folder = options.restore->folder, .step = StepAfter(options.restore->manifest)};
+  }
 
   void Fail(JobFailure failure) { lifecycle.Fail(now, std::move(failure)); }
 
@@ -67,6 +71,9 @@ struct JobState {
   JobStatistics statistics;
   StallWatch stalls;
   CulpritWatch culprits;
+  // The checkpoint that the job has saved last, else the one that it started from. Others in its
+  // folder may belong to another history.
+  SavedState saved;
 };
 
 }  // namespace pushpull

@@ -80,6 +80,12 @@ Step JobStatistics::HighestVersion() const {
   return highest;
 }
 
+Step JobStatistics::HighestWorkerStep() const {
+  Step highest;
+  for (const auto& [worker, stats] : workers_) highest = std::max(highest, stats.step);
+  return highest;
+}
+
 ServerStats JobStatistics::Server(ServerId server) const {
   const auto it = servers_.find(server);
   return it == servers_.end() ? ServerStats{} : it->second;

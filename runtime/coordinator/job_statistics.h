@@ -64,6 +64,8 @@ class JobStatistics {
   WorkerActivity Activity(WorkerId worker) const;
   // The highest version that some server has reached; a joiner's first step is above it.
   Step HighestVersion() const;
+  // The highest step that one of the present workers has reached.
+  Step HighestWorkerStep() const;
   ServerStats Server(ServerId server) const;
   // Totals since the job's start.
   ResizeLog::Totals ResizeTotals() const;

@@ -9,18 +9,17 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/wire_bytes.h"
+#include "runtime/coordinator/saved_state.h"
 
 namespace pushpull {
 namespace {
 
 constexpr char kStepsSkipped[] = "steps_skipped";  // 8 bytes, little-endian
 
-// The version that all chunks get: the highest, if they were saved at different ones.
+// The version that all chunks get, if they were saved at different ones.
 std::optional<Step> CommonVersion(const CheckpointManifest& manifest) {
   if (manifest.versions == ChunkVersions::kOfOneStep) return std::nullopt;
-  Step highest;
-  for (const StoredChunk& chunk : manifest.chunks) highest = std::max(highest, chunk.place.version);
-  return highest;
+  return StepAfter(manifest);
 }
 
 }  // namespace

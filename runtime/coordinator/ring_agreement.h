@@ -26,6 +26,7 @@
 #include <set>
 #include <vector>
 
+#include "runtime/coordinator/saved_state.h"
 #include "runtime/coordinator/worker_agreement.h"
 
 namespace pushpull {
@@ -36,9 +37,10 @@ class RingAgreement final : public WorkerAgreement {
   // Consecutive rings that may fail without a step in between before the job fails.
   static constexpr int kFailuresMax = 10;
 
-  // `secret` is random: ring tokens are derived from it. `consistency`: of the views.
-  RingAgreement(Term term, uint64_t secret, const Consistency& consistency)
-      : secret_(secret), epoch_{.term = term} {
+  // `secret` is random: ring tokens are derived from it. `consistency`: of the views. `saved`: with
+  // what a ring begins if no worker has any values; used, not owned, and outlives this object.
+  RingAgreement(Term term, uint64_t secret, const Consistency& consistency, const SavedState& saved)
+      : secret_(secret), saved_(saved), epoch_{.term = term} {
     active_.consistency = consistency;
   }
 
@@ -77,6 +79,7 @@ class RingAgreement final : public WorkerAgreement {
   std::optional<RingMark> HighestMark() const;
 
   const uint64_t secret_;
+  const SavedState& saved_;
   Epoch epoch_;
   Phase phase_ = Phase::kIdle;
   std::map<WorkerId, Member> members_;  // joiners included

@@ -20,7 +20,7 @@ class CheckpointAgreementTest : public testing::Test {
                 .every = std::chrono::minutes(10),
                 .attempt_timeout = std::chrono::minutes(30),
                 .first_attempt = 100}) {
-    saves_.SetServers(job_, {kA, kB});
+    saves_.SetCapturers(job_, {kA, kB});
     saves_.Start(job_.now);
   }
 
@@ -190,12 +190,27 @@ TEST_F(CheckpointAgreementTest, AChunkThatNobodyCapturedCostsATry) {
 TEST_F(CheckpointAgreementTest, WhatALostServerHadReportedStillCounts) {
   const Capture order = *saves_.Request(job_).capture;
   saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
-  const auto lost = saves_.SetServers(job_, {kB});
+  const auto lost = saves_.SetCapturers(job_, {kB});
 
   const auto change = saves_.OnCaptured(job_, kB, Files(order.attempt, order.step, {1}));
 
   EXPECT_FALSE(lost.manifest.has_value());
   EXPECT_TRUE(change.manifest.has_value());
+}
+
+TEST_F(CheckpointAgreementTest, LossOfAPartEndsTheAttempt) {
+  const Capture order = *saves_.Request(job_).capture;
+  saves_.OnCaptured(job_, kA, Files(order.attempt, order.step, {0}));
+
+  const auto lost = saves_.OnPartLost();
+  const auto next = saves_.OnCleared(job_, order.attempt);
+  const auto late = saves_.OnCaptured(job_, kB, Files(order.attempt, order.step, {1}));
+
+  EXPECT_TRUE(lost.end.has_value());
+  EXPECT_TRUE(lost.clearing.has_value());
+  ASSERT_TRUE(next.capture.has_value());
+  EXPECT_GT(next.capture->attempt, order.attempt);
+  EXPECT_FALSE(late.manifest.has_value());
 }
 
 TEST_F(CheckpointAgreementTest, WordsOnAnotherAttemptChangeNothing) {

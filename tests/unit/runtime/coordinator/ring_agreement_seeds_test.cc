@@ -315,7 +315,8 @@ class Simulation {
   }
 
   std::mt19937_64 random_;
-  RingAgreement agreement_{Term{1}, 5, {.mode = SyncMode::kAllReduce}};
+  const SavedState saved_;
+  RingAgreement agreement_{Term{1}, 5, {.mode = SyncMode::kAllReduce}, saved_};
   std::map<WorkerId, Worker> workers_;
   View last_view_;
   uint64_t incarnations_ = 0;

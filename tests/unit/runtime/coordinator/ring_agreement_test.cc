@@ -37,7 +37,8 @@ class RingAgreementTest : public ::testing::Test {
     agreement_.OnNews(kBob, Formed(formed));
   }
 
-  RingAgreement agreement_{Term{3}, 99, {.mode = SyncMode::kAllReduce}};
+  SavedState saved_;
+  RingAgreement agreement_{Term{3}, 99, {.mode = SyncMode::kAllReduce}, saved_};
   Epoch ring_;
 };
 
@@ -232,7 +233,37 @@ TEST_F(RingAgreementTest, LossOfAllValuesIsReported) {
 
   ASSERT_TRUE(formed.form);
   EXPECT_TRUE(formed.form->is_fresh);
-  EXPECT_THAT(formed.problem, HasSubstr("training begins again"));
+  EXPECT_THAT(formed.problem, HasSubstr("training begins again with step 0"));
+}
+
+TEST_F(RingAgreementTest, RingWithoutValuesBeginsWithWhatIsSaved) {
+  saved_ = {.folder = "/checkpoints/step-000000000008", .step = Step{8}};
+  const ViewChange asked = agreement_.Join({{kAnn, kFirst}});
+  const ViewChange first = agreement_.OnStopped(kAnn, Stopped(asked, std::nullopt));
+  agreement_.OnNews(kAnn, Formed(first));
+  saved_ = {.folder = "/checkpoints/step-000000000020", .step = Step{20}};
+  agreement_.Remove(kAnn);
+  const ViewChange again = agreement_.Join({{kBob, kFirst}});
+  const ViewChange second = agreement_.OnStopped(kBob, Stopped(again, std::nullopt));
+
+  EXPECT_EQ(first.form->restore_from, "/checkpoints/step-000000000008");
+  EXPECT_EQ(first.form->mark.step, Step{8});
+  EXPECT_EQ(first.admitted.front().from_step, Step{8});
+  EXPECT_THAT(first.problem, testing::IsEmpty());
+  EXPECT_EQ(second.form->restore_from, "/checkpoints/step-000000000020");
+  EXPECT_EQ(second.form->mark.step, Step{20});
+  EXPECT_THAT(second.problem, HasSubstr("with the checkpoint of step 20"));
+}
+
+TEST_F(RingAgreementTest, RingWithValuesReadsNoCheckpoint) {
+  StartWithTwo();
+  saved_ = {.folder = "/checkpoints/step-000000000008", .step = Step{8}};
+
+  const ViewChange asked = agreement_.Remove(kBob);
+  const ViewChange formed = agreement_.OnStopped(kAnn, Stopped(asked, MarkAt(5)));
+
+  EXPECT_EQ(formed.form->restore_from, "");
+  EXPECT_EQ(formed.form->mark, MarkAt(5));
 }
 
 TEST_F(RingAgreementTest, RingsThatFailWithoutAStepEndTheJob) {
