@@ -105,7 +105,7 @@ Json BasePodSpec(const TrainingJobSpec& spec, const PodSettings& settings) {
   return pod;
 }
 
-// Servers and coordinator must see checkpoints under one path.
+// All who read or write checkpoints must see them under one path.
 std::string MountedCheckpoints(const pushpull::CheckpointSpec& checkpoint) {
   const std::string path = absl::StrCat(kCheckpointFolder, checkpoint.path);
   return std::string(absl::StripSuffix(path, "/"));
@@ -362,6 +362,8 @@ Json MemberContainer(const ObjectKey& job,
       break;
     case JobRole::kWorker:
       FillWorker(job, spec, start, settings, container);
+      // Without servers, workers write checkpoints.
+      if (spec.sync.mode == pushpull::SyncMode::kAllReduce) MountCheckpoints(spec, container, pod);
       LayOverText(spec.workers.resources_json, container["resources"]);
       break;
   }

@@ -210,7 +210,6 @@ void CheckRing(const TrainingJobSpec& spec, RuleChecker& rules) {
                                spec.workers.replicas),
               {"spec.sync.mode"});
   unset(spec.workers.colocated_server, "spec.workers.colocatedServer");
-  unset(spec.checkpoint.has_value(), "spec.checkpoint");
   unset(spec.scaling != ScalingSpec{}, "spec.scaling");
   const SyncSpec& sync = spec.sync;
   const SyncSpec defaults;

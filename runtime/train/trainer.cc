@@ -32,8 +32,8 @@ namespace functional = torch::nn::functional;
 // Evaluation has no gradients to keep, so its batches may be large: 250 divides 10,000.
 constexpr uint32_t kEvaluationBatch = 250;
 
-// Leaving is one message to the coordinator.
-constexpr std::chrono::seconds kLeaveTimeout{10};
+// Leaving is one message to the coordinator, which in mode AllReduce saves the last step first.
+constexpr std::chrono::seconds kLeaveTimeout{60};
 
 // Mean and standard deviation of all pixels of Fashion-MNIST's training images, of 255.
 constexpr float kPixelMean = 72.9F;

@@ -436,14 +436,14 @@ class Job:
         """Makes the worker leave after its step, to be replaced: this process must end. For programs that handle SIGTERM."""
         self._engine.tell_to_end()
 
-    def leave(self, timeout: float = 10.0) -> None:
+    def leave(self, timeout: float = 60.0) -> None:
         """Leaves the job: nobody waits for this worker any more. Blocks until the coordinator has confirmed it.
 
         Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or those of `Handle.wait`.
         """
         self._engine.leave(timeout)
 
-    def end(self, timeout: float = 10.0) -> None:
+    def end(self, timeout: float = 60.0) -> None:
         """Leaves and closes the job: the last line of a script without a `with` block.
 
         If another process has to continue (SIGTERM), ends this one with exit code 143; an earlier uncaught error with the code

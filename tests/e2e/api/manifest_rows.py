@@ -109,7 +109,7 @@ ROWS = [
     Row("all-reduce with a server", "spec.servers.replicas", {**_RING, "servers": {"replicas": 1}}),
     Row("all-reduce with the default of servers", "spec.servers.replicas", {**_RING, "servers": {}}),
     Row("all-reduce with replication", "spec.servers.replication", {**_RING, "servers": {"replicas": 0, "replication": 1}}),
-    Row("all-reduce with checkpoints", "spec.checkpoint", {**_RING, "checkpoint": {"claim": "c"}}),
+    Row("all-reduce with checkpoints", None, {**_RING, "checkpoint": {"claim": "c"}}),
     Row("all-reduce with a cooldown", "spec.scaling", {**_RING, "scaling": {"cooldownSeconds": 5}}),
     Row("all-reduce with another stall", "spec.sync.stallSeconds", {**_RING, "sync": {"mode": "AllReduce", "stallSeconds": 20}}),
     Row("all-reduce with skipped gradients", "spec.sync.nonFinite", {**_RING, "sync": {"mode": "AllReduce", "nonFinite": "Skip"}}),

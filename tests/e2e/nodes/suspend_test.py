@@ -52,6 +52,29 @@ class SuspendTest(NodeCase):
         wait_until(lambda: self.step("held") > saved, 30, f"steps after {saved}")
         self.finish_job("held")
 
+    def test_ring_goes_on_from_what_its_workers_have_saved(self) -> None:
+        self.create_claim("ringed")
+        self.start_job("ringed", servers={"replicas": 0}, sync={"mode": "AllReduce"}, checkpoint={"claim": "ringed", "everySeconds": 2},
+                       restart={"initialDelaySeconds": 0, "peerTimeoutSeconds": 5})
+        self.await_job("ringed", lambda status: status.get("checkpoint", {}).get("step", 0) > 0, START_SECONDS, "a checkpoint")
+
+        uids = self.uids("ringed", "worker")
+        for pod in uids:
+            self.kill(pod)
+        wait_until(lambda: all(self.uids("ringed").get(pod, uid) != uid for pod, uid in uids.items()), 60, "other workers")
+        self.await_members("ringed", servers=0)
+        self.trains("ringed")
+
+        self.set("ringed", suspend=True)
+        wait_until(lambda: is_true(get("tj", "ringed"), "Suspended"), START_SECONDS, "suspended")
+        wait_until(lambda: self.pods("ringed") == {}, START_SECONDS, "no pods")
+        saved = self.status("ringed")["checkpoint"]["step"]
+        self.set("ringed", suspend=False, workers={"replicas": 3})
+        must(kubectl("wait", "--for=condition=Ready", f"--timeout={START_SECONDS}s", "tj/ringed"))
+        wait_until(lambda: self.step("ringed") > saved, 30, f"steps after {saved}")
+        status = self.finish_job("ringed")
+        self.assertEqual(status["restarts"]["counted"], 2)
+
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         found = [it for it in self.status(name).get("conditions", []) if it["type"] == kind]
         return found[0] if found else {"reason": "", "message": ""}

@@ -238,6 +238,18 @@ TEST(MemberPodTest, AWorkerOfARingIsReachedByTheOthers) {
   EXPECT_THAT(Main(pod)["ports"], Contains(json({{"name", "ring"}, {"containerPort", 7172}})));
 }
 
+TEST(MemberPodTest, WorkersSeeCheckpointsOnlyWhereTheyWriteThem) {
+  const json ring = PodOf(
+      Job(R"({"image":"i","checkpoint":{"claim":"c"},"sync":{"mode":"AllReduce"},"servers":{"replicas":0}})"),
+      kWorker);
+  const json served = PodOf(Job(R"({"image":"i","checkpoint":{"claim":"c"}})"), kWorker);
+
+  const json checkpoints = {{"name", "checkpoints"},
+                            {"mountPath", "/var/lib/pushpull/checkpoints"}};
+  EXPECT_THAT(Main(ring)["volumeMounts"], Contains(checkpoints));
+  EXPECT_THAT(Main(served)["volumeMounts"], testing::Not(Contains(checkpoints)));
+}
+
 TEST(MemberPodTest, AWorkerOfAGroupIsReachedByTheOthersAndKnowsItsNode) {
   const json pod = PodOf(
       Job(R"({"image":"i","sync":{"localReduce":"Host"},"security":{"tls":"Off"}})"), kWorker);
