@@ -48,7 +48,6 @@ void CheckpointSaver::OnCaptured(WorkerId worker, const Captured& message) {
 
 void CheckpointSaver::UpdateMembers() {
   if (!agreement_) return;
-  if (is_idle()) leave_step_.reset();
   if (!is_ring() && servers_revision_ != job_.members.servers_revision()) {
     servers_revision_ = job_.members.servers_revision();
     const std::set<ServerId> servers = job_.members.ServerIds();
@@ -106,22 +105,52 @@ void CheckpointSaver::EndJob() {
   if (!is_idle()) Apply(agreement_->GiveUp());
 }
 
-void CheckpointSaver::SaveBeforeLeave(Step step) {
-  if (!agreement_) return;
-  leave_step_ = std::max(leave_step_.value_or(step), step);
-  Apply(agreement_->EndJob(View()));
+bool CheckpointSaver::KeepLeave(SessionId session, const Leave& leave) {
+  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
+  if (!agreement_ || !is_ring() || !worker || leave.is_released || job_.lifecycle.is_over())
+    return false;
+  // A member of an earlier coordinator's ring will be one of this coordinator's first.
+  const bool has_values = members_.contributors().active().Find(*worker) != nullptr ||
+                          job_.members.Find(*worker)->info.is_member;
+  if (has_values) leaves_[session].leave = leave;
+  return has_values;
+}
+
+std::map<SessionId, Leave> CheckpointSaver::TakeLeaves() {
+  std::map<SessionId, Leave> taken;
+  if (leaves_.empty() || members_.is_recovering()) return taken;
+  std::erase_if(leaves_,
+                [&](const auto& entry) { return !job_.members.WorkerAt(entry.first).has_value(); });
+  const pushpull::View& view = members_.contributors().active();
+  bool has_new = false;
+  for (auto& [session, kept] : leaves_) {
+    if (kept.is_saving || view.Find(*job_.members.WorkerAt(session)) == nullptr) continue;
+    kept.is_saving = has_new = true;
+  }
+  if (has_new) Apply(agreement_->EndJob(View()));
+  if (!is_idle()) return taken;
+  for (const auto& [session, kept] : leaves_)
+    if (kept.is_saving) taken.emplace(session, kept.leave);
+  std::erase_if(leaves_, [](const auto& entry) { return entry.second.is_saving; });
+  return taken;
 }
 
 CheckpointAgreement::Job CheckpointSaver::View() const {
-  const Step highest =
+  const Step reported =
       is_ring() ? job_.statistics.HighestWorkerStep() : job_.statistics.HighestVersion();
-  CheckpointAgreement::Job job{
-      .now = job_.now,
-      .highest_version = std::max(highest, leave_step_.value_or(members_.end_step())),
-      .is_over = is_over_ || leave_step_.has_value(),
-      .versions = members_.contributors().active().consistency.is_sync()
-                      ? ChunkVersions::kOfOneStep
-                      : ChunkVersions::kOfEachChunk};
+  Step highest = std::max(reported, members_.end_step());
+  bool is_over = is_over_;
+  for (const auto& [session, kept] : leaves_) {
+    if (!kept.is_saving) continue;
+    highest = std::max(highest, kept.leave.end_step);
+    is_over = true;
+  }
+  CheckpointAgreement::Job job{.now = job_.now,
+                               .highest_version = highest,
+                               .is_over = is_over,
+                               .versions = members_.contributors().active().consistency.is_sync()
+                                               ? ChunkVersions::kOfOneStep
+                                               : ChunkVersions::kOfEachChunk};
   if (job_.options.restore && !is_ring())
     job.highest_version = std::max(job.highest_version, job_.options.restore->manifest.step);
   for (const PlacedTensor& tensor : members_.shards().catalog().tensors())

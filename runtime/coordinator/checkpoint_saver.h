@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,14 +51,21 @@ class CheckpointSaver {
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
   void EndJob();
-  // Mode AllReduce: workers that have done their part up to `step` leave once is_idle(): nobody
-  // else may have the values then. Saves them, unless they are saved already.
-  void SaveBeforeLeave(Step step);
+  // Mode AllReduce: a worker that is done keeps its values until they are saved, because nobody
+  // else may have them then. True: `leave` is kept until TakeLeaves.
+  bool KeepLeave(SessionId session, const Leave& leave);
+  // The kept ones whose values are saved, or cannot be; to be called after every event.
+  std::map<SessionId, Leave> TakeLeaves();
   void GiveUp() {
     if (agreement_) Apply(agreement_->GiveUp());
   }
 
  private:
+  struct KeptLeave {
+    Leave leave;
+    bool is_saving = false;
+  };
+
   bool is_ring() const { return job_.options.consistency.is_ring(); }
   void UpdateRing(const pushpull::View& view);
   void SendParts(const Capture& order);
@@ -72,8 +80,8 @@ class CheckpointSaver {
   uint64_t view_ = 0;              // whose workers were passed to agreement_
   bool is_over_ = false;           // the workers are done
   // Mode AllReduce.
-  std::vector<ViewMember> parts_;   // who captures which part of the attempt under way
-  std::optional<Step> leave_step_;  // after which workers wait to leave
+  std::vector<ViewMember> parts_;  // who captures which part of the attempt under way
+  std::map<SessionId, KeptLeave> leaves_;
 };
 
 }  // namespace pushpull

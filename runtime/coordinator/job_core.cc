@@ -192,7 +192,7 @@ bool JobCore::IsNeededNoMore() const {
 // Carries an event over to the parts that it was not addressed to. Members come first, because
 // saves depend on them; a failure, whichever part found it, is announced last.
 std::vector<Command> JobCore::Settle() {
-  ReleaseLeaves();
+  for (const auto& [session, leave] : saver_.TakeLeaves()) members_.Receive(session, leave);
   members_.Settle(job_.saved.folder, saver_.is_idle());
   if (job_.lifecycle.has_started()) saver_.Start();
   if (job_.lifecycle.is_running() && members_.IsComplete()) {
@@ -282,23 +282,8 @@ void JobCore::On(SessionId session, const Failure& message) {
   if (!job_.lifecycle.AddDetail(text) && is_fatal) job_.Fail({.text = text});
 }
 
-// In a job without servers, a worker that is done keeps its values until they are saved.
 void JobCore::On(SessionId session, const Leave& message) {
-  const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
-  const bool has_values = job_.options.consistency.is_ring() && worker &&
-                          members_.contributors().active().Find(*worker) != nullptr;
-  const bool must_save = has_values && job_.options.checkpoint && !message.is_released &&
-                         !members_.is_recovering() && job_.lifecycle.is_running();
-  if (!must_save) return members_.Receive(session, message);
-  held_leaves_[session] = message;
-  saver_.SaveBeforeLeave(message.end_step);
-}
-
-void JobCore::ReleaseLeaves() {
-  if (held_leaves_.empty() || !saver_.is_idle()) return;
-  for (const auto& [session, leave] : std::exchange(held_leaves_, {})) {
-    if (job_.members.WorkerAt(session)) members_.Receive(session, leave);
-  }
+  if (!saver_.KeepLeave(session, message)) members_.Receive(session, message);
 }
 
 // A worker sends it only to say that it cannot read the checkpoint with which a ring begins.

@@ -115,7 +115,6 @@ class JobCore {
   void On(SessionId session, const RingNews& message);
 
   std::vector<Command> Settle();
-  void ReleaseLeaves();
   void WatchStall();
   void WatchCulprits();
   void WatchRacks();
@@ -126,7 +125,6 @@ class JobCore {
   JobMembers members_;
   CheckpointSaver saver_;
   TraceCollector traces_;
-  std::map<SessionId, Leave> held_leaves_;  // of workers whose values are being saved
   bool has_announced_failure_ = false;
   bool are_in_one_rack_ = false;  // all replicas of some shards, as last logged
   bool is_stopped_ = false;       // this coordinator ends and decides nothing more

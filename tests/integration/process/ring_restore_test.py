@@ -72,6 +72,18 @@ class RingRestoreTest(job.JobTestCase):
         verified = job.run_command("checkpoint", "verify", self.dir)
         self.assertEqual(verified.returncode, 0, verified.stderr)
 
+    def test_next_coordinator_saves_the_last_step(self) -> None:
+        spec = self.checkpointed(self.adam("AllReduce", 5))
+        spec["restart"]["initialDelaySeconds"] = 2  # the workers end their work meanwhile
+        started = self.run_job(spec)
+        started.wait_for_step(3)
+
+        started.signal_member("coordinator", 0, signal.SIGKILL)
+        code = started.finish()
+
+        self.assertEqual(code, 0, started.launcher.output)
+        self.assertEqual(self.saved_steps(), [STEPS])
+
     def test_when_all_workers_die_the_checkpoint_counts(self) -> None:
         started = self.run_job(self.endless(everySeconds=1))
         job.wait_until(lambda: started.status().get("checkpoint", {}).get("saved", 0) > 0, job.START_SECONDS, "a checkpoint")

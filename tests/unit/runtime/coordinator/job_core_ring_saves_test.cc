@@ -157,6 +157,31 @@ TEST_F(RingSavesTest, WorkersLeaveIfTheLastSaveFails) {
   EXPECT_EQ(core_.Status(now_).checkpoint.failures, 1U);
 }
 
+TEST_F(RingSavesTest, WorkerThatHasNoValuesYetLeavesAtOnce) {
+  ReachStep(30);
+  Take(*core_.Resize(now_, {.workers = 3}));
+  Join(kNextSession, WorkerId{2});
+
+  Receive(kNextSession, Leave{.end_step = Step{30}});
+
+  EXPECT_TRUE(Sent<ActivateView>(kNextSession));
+  EXPECT_FALSE(Sent<Capture>(kAnnSession));
+}
+
+TEST_F(RingSavesTest, LeaverThatDiesIsNotWaitedFor) {
+  ReachStep(30);
+  Receive(kBobSession, Leave{.end_step = Step{30}});
+  const Capture lost = *Sent<Capture>(kBobSession);
+  Close(kBobSession);
+  FormRings();
+  commands_.clear();
+
+  Take(core_.OnCleared(now_, lost.attempt));
+
+  ASSERT_TRUE(Sent<Capture>(kAnnSession));
+  EXPECT_FALSE(Sent<Capture>(kAnnSession)->is_last);
+}
+
 TEST_F(RingSavesTest, ReleasedWorkerLeavesAtOnce) {
   ReachStep(30);
 
@@ -186,6 +211,49 @@ TEST_F(RingSavesTest, RingWithoutValuesBeginsWithTheLastCheckpoint) {
   EXPECT_TRUE(form->is_fresh);
   EXPECT_EQ(form->restore_from, "/checkpoints/step-000000000021");
   EXPECT_EQ(form->mark.step, Step{21});
+}
+
+class RecoveredRingSavesTest : public testing::Test, protected JobCoreDriver {
+ protected:
+  RecoveredRingSavesTest() : JobCoreDriver(Options()) {}
+
+  static JobCoreOptions Options() {
+    JobCoreOptions options = RingOptions();
+    options.settings.workers = 1;
+    options.recovery = JobCoreOptions::Recovery::kIfKnown;
+    return options;
+  }
+};
+
+// The earlier coordinator has died while Ann waited to leave.
+TEST_F(RecoveredRingSavesTest, LastStepIsSavedByTheNextCoordinator) {
+  Tick(Duration(0));
+  Receive(kAnnSession,
+          RegisterWorker{.worker = kAnn,
+                         .incarnation = Incarnation{1},
+                         .promised = Term{6},
+                         .is_member = true,
+                         .ring_address = "10.0.0.1:9000"});
+  Receive(kAnnSession, RegisterTensors{{{.name = "w", .dims = {4}}}});
+  Receive(kAnnSession, Leave{.end_step = Step{30}});
+  Tick(std::chrono::seconds(10));
+  const StopRing stop = *Sent<StopRing>(kAnnSession);
+  const RingMark mark{.made_in = {.term = Term{6}, .counter = 1}, .step = Step{30}};
+  Receive(kAnnSession, RingStopped{.epoch = stop.epoch, .mark = mark});
+  const auto order = Sent<Capture>(kAnnSession);
+  ASSERT_TRUE(order);
+  Captured captured{.attempt = order->attempt};
+  captured.files.push_back(
+      {.name = "f", .chunks = {{.chunk = ChunkId{0}, .version = order->step}}});
+  Receive(kAnnSession, captured);
+  const bool has_stayed = Sent<StopRing>(kAnnSession)->epoch == stop.epoch;
+
+  Take(core_.OnManifest(now_, order->attempt, absl::OkStatus()));
+
+  EXPECT_EQ(order->step, Step{30});
+  EXPECT_TRUE(order->is_last);
+  EXPECT_TRUE(has_stayed);
+  EXPECT_NE(Sent<StopRing>(kAnnSession)->epoch, stop.epoch);
 }
 
 }  // namespace
