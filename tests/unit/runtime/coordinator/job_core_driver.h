@@ -64,7 +64,9 @@ class JobCoreDriver {
     }
     return said;
   }
+  JobStatus Status() const { return core_.Status(now_); }
 
+ protected:
   SteadyTime now_{};
   JobCore core_;
   std::vector<Command> commands_;

@@ -144,7 +144,7 @@ TEST_F(JobCoreRecoveryTest, OnlyAWorkerWhosePartWasDoneIsNotReplaced) {
 
     driver.Tick(seconds(3));
 
-    const JobStatus status = driver.core_.Status(driver.now_);
+    const JobStatus status = driver.Status();
     ASSERT_EQ(status.workers.size(), 1U);
     EXPECT_EQ(status.workers.front().was_released, is_released);
     EXPECT_EQ(status.workers.front().has_left, !is_released);

@@ -138,7 +138,7 @@ TEST_F(JobCoreTest, AServersSessionThatRegistersAgainEnds) {
     ASSERT_TRUE(stop.has_value()) << second.index();
     EXPECT_THAT(std::string(stop->status.message()), HasSubstr("session of server-0"));
     EXPECT_TRUE(is_closed);
-    EXPECT_THAT(driver.core_.Status(driver.now_).servers, IsEmpty());
+    EXPECT_THAT(driver.Status().servers, IsEmpty());
   }
 }
 

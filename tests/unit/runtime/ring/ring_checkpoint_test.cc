@@ -39,6 +39,9 @@ std::vector<float> CountFrom(float first, size_t size) {
 }
 
 class RingCheckpointTest : public testing::Test {
+ public:
+  ~RingCheckpointTest() override { std::filesystem::remove_all(dir_); }
+
  protected:
   RingCheckpointTest()
       : dir_(testing::TempDir() + "/ring_checkpoint_test"), state_(*RingState::Make(Tensors())) {
@@ -50,7 +53,6 @@ class RingCheckpointTest : public testing::Test {
     }
     state_.TakeCopy({.made_in = kSavedIn, .step = kSavedStep});
   }
-  ~RingCheckpointTest() override { std::filesystem::remove_all(dir_); }
 
   Capture Order(uint32_t part, uint32_t parts) const {
     return {.attempt = 3, .step = kSavedStep, .folder = dir_, .part = part, .parts = parts};

@@ -27,6 +27,12 @@ RingState MakeState() {
 }
 
 class RingSaverTest : public testing::Test {
+ public:
+  ~RingSaverTest() override {
+    OnLoop([&] { saver_.reset(); });
+    std::filesystem::remove_all(dir_);
+  }
+
  protected:
   RingSaverTest() : dir_(testing::TempDir() + "/ring_saver_test") {
     std::filesystem::remove_all(dir_);
@@ -37,10 +43,6 @@ class RingSaverTest : public testing::Test {
         changed_.NotifyAll();
       });
     });
-  }
-  ~RingSaverTest() override {
-    OnLoop([&] { saver_.reset(); });
-    std::filesystem::remove_all(dir_);
   }
 
   void OnLoop(const std::function<void()>& body) {
