@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job is saved on a volume, goes, and comes back with another number of servers."""
 import json
+import re
 import unittest
 from typing import Any
 
@@ -56,7 +57,8 @@ class SuspendTest(NodeCase):
         self.create_claim("ringed")
         self.start_job("ringed", servers={"replicas": 0}, sync={"mode": "AllReduce"}, checkpoint={"claim": "ringed", "everySeconds": 2},
                        restart={"initialDelaySeconds": 0, "peerTimeoutSeconds": 5})
-        self.await_job("ringed", lambda status: status.get("checkpoint", {}).get("step", 0) > 0, START_SECONDS, "a checkpoint")
+        wait_until(lambda: re.search(r"^pushpull_checkpoint_step [1-9]", self.metrics("ringed-coordinator"), re.MULTILINE),
+                   START_SECONDS, "a checkpoint")
 
         uids = self.uids("ringed", "worker")
         for pod in uids:
