@@ -252,13 +252,15 @@ void RingClient::OnCapture(const Capture& order) {
 }
 
 bool RingClient::CopyIfDue() {
-  if (!is_ready_ || is_busy() || !saver_.IsDue(mark_.step)) return false;
+  if (!is_ready_ || is_busy()) return false;
+  const std::optional<Capture> order = saver_.AdvanceTo(mark_.step);
+  if (!order) return false;
   thread_.Start(
-      [this, order = saver_.order()] {
-        part_ = StatePart::Copy(*state_, order.part, order.parts);
+      [this, part = order->part, parts = order->parts] {
+        part_ = StatePart::Copy(*state_, part, parts);
         return absl::OkStatus();
       },
-      [this, attempt = saver_.order().attempt](const absl::Status& /*status*/) {
+      [this, attempt = order->attempt](const absl::Status& /*status*/) {
         saver_.Write(attempt, std::exchange(part_, absl::UnknownError("taken")));
         // Another order may have come meanwhile.
         if (!Settle() && !CopyIfDue()) TakeStepIfPushed();

@@ -15,21 +15,19 @@
 
 #include "absl/status/statusor.h"
 
-#include "runtime/base/event_loop.h"
 #include "runtime/base/executor.h"
-#include "runtime/checkpoint/file_system.h"
 #include "runtime/membership/control.h"
 #include "runtime/ring/ring_checkpoint.h"
+#include "runtime/worker/disk_thread.h"
 
 namespace pushpull {
 
-// Confined to its executor. Its thread starts with the first copy.
+// Confined to its executor. Its thread starts with the first copy. The destructor waits for what is
+// being written as that of DiskThread does.
 class RingSaver {
  public:
   // `executor` outlives this object. `report` is called on it.
   RingSaver(Executor& executor, std::function<void(Captured)> report);
-  // Waits for what is being written.
-  ~RingSaver();
   RingSaver(const RingSaver&) = delete;
   RingSaver& operator=(const RingSaver&) = delete;
 
@@ -38,23 +36,20 @@ class RingSaver {
   // What is not written yet of this attempt is dropped.
   void End(uint64_t attempt);
 
-  // The state is before step `next`. True: this step's part is to be copied, and passed to Write.
-  // An order for an earlier step is answered.
-  bool IsDue(Step next);
-  // The order that is due.
-  const Capture& order() const { return *order_; }
+  // The state is before step `next`. The order for that step: its part is to be copied, and passed
+  // to Write. None if there is none, or if it is for a later step. One for an earlier step is
+  // reported as aborted.
+  std::optional<Capture> AdvanceTo(Step next);
   // Ends the order of this attempt: writes the part, or reports why there is none. Does nothing if
   // the attempt has ended while the part was copied.
   void Write(uint64_t attempt, absl::StatusOr<StatePart> part);
 
  private:
-  Executor& executor_;
   const std::function<void(Captured)> report_;
   std::optional<Capture> order_;            // not carried out yet
   uint64_t writing_ = 0;                    // attempt; 0: none
   const std::shared_ptr<RingSaver*> self_;  // expires with this object, for posted tasks
-  PosixFileSystem files_;
-  std::unique_ptr<EventLoop> disk_;
+  DiskThread disk_;
 };
 
 }  // namespace pushpull

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/base/event_loop.h"
 #include "runtime/base/mutex.h"
 
 namespace pushpull {
@@ -77,10 +78,10 @@ class RingSaverTest : public testing::Test {
 TEST_F(RingSaverTest, PartIsWrittenAtTheStepOfTheOrder) {
   OnLoop([&] {
     saver_->Begin(Order(7, 5));
-    EXPECT_FALSE(saver_->IsDue(Step{4}));
-    ASSERT_TRUE(saver_->IsDue(Step{5}));
+    EXPECT_FALSE(saver_->AdvanceTo(Step{4}));
+    ASSERT_TRUE(saver_->AdvanceTo(Step{5}));
     saver_->Write(7, StatePart::Copy(state_, 0, 1));
-    EXPECT_FALSE(saver_->IsDue(Step{5}));
+    EXPECT_FALSE(saver_->AdvanceTo(Step{5}));
   });
 
   const Captured done = Report(1);
@@ -94,7 +95,7 @@ TEST_F(RingSaverTest, PartIsWrittenAtTheStepOfTheOrder) {
 TEST_F(RingSaverTest, OrderForAnEarlierStepIsAnsweredWithThisOne) {
   OnLoop([&] {
     saver_->Begin(Order(7, 5));
-    EXPECT_FALSE(saver_->IsDue(Step{9}));
+    EXPECT_FALSE(saver_->AdvanceTo(Step{9}));
   });
 
   const Captured late = Report(1);
@@ -109,7 +110,7 @@ TEST_F(RingSaverTest, FolderThatCannotBeWrittenIsReported) {
   order.folder = "/proc/pushpull";
   OnLoop([&] {
     saver_->Begin(order);
-    ASSERT_TRUE(saver_->IsDue(Step{5}));
+    ASSERT_TRUE(saver_->AdvanceTo(Step{5}));
     saver_->Write(7, StatePart::Copy(state_, 0, 1));
   });
 
@@ -122,15 +123,15 @@ TEST_F(RingSaverTest, FolderThatCannotBeWrittenIsReported) {
 TEST_F(RingSaverTest, EndedAttemptIsNotReported) {
   OnLoop([&] {
     saver_->Begin(Order(7, 5));
-    ASSERT_TRUE(saver_->IsDue(Step{5}));
+    ASSERT_TRUE(saver_->AdvanceTo(Step{5}));
     saver_->End(7);
     saver_->Begin(Order(8, 5));
     saver_->Write(7, StatePart::Copy(state_, 0, 1));  // it was being copied
-    ASSERT_TRUE(saver_->IsDue(Step{5}));
+    ASSERT_TRUE(saver_->AdvanceTo(Step{5}));
     saver_->Write(8, StatePart::Copy(state_, 0, 1));
     saver_->End(8);  // while it is written
     saver_->Begin(Order(9, 5));
-    ASSERT_TRUE(saver_->IsDue(Step{5}));
+    ASSERT_TRUE(saver_->AdvanceTo(Step{5}));
     saver_->Write(9, StatePart::Copy(state_, 0, 1));
   });
 
