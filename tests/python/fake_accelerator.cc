@@ -101,12 +101,14 @@ class Timeline {
     work();
   }
 
-  // Work that the CPU executes when something waits for it.
+  // A copy of so many bytes that the CPU executes when something waits for it.
   void Postpone(int64_t stream,
                 const std::set<void*>& reads,
                 const std::set<void*>& writes,
+                size_t num_bytes,
                 std::function<void()> work) {
     const std::lock_guard lock(mutex_);
+    num_bytes_postponed_ += num_bytes;
     const uint64_t number = AddWork(stream, reads, writes);
     Stream& its = streams_[stream];
     its.postponed.push_back({number, its.seen, std::move(work)});
@@ -142,6 +144,7 @@ class Timeline {
   }
 
   uint64_t num_copies_postponed() const { return num_postponed_; }
+  uint64_t num_bytes_postponed() const { return num_bytes_postponed_; }
 
  private:
   struct Work {
@@ -220,6 +223,7 @@ class Timeline {
   Clock host_;
   std::string fault_;
   uint64_t num_postponed_ = 0;
+  uint64_t num_bytes_postponed_ = 0;
 };
 
 thread_local int64_t current_stream = 0;
@@ -399,7 +403,7 @@ at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_block
   const at::Tensor its = at::from_blob(
       host.data_ptr(), host.sizes(), host.strides(), at::TensorOptions().dtype(host.scalar_type()));
   const at::Tensor other = IsOnDevice(from) ? source : target;
-  timeline.Postpone(current_stream, reads, writes, [=, to_host = IsOnDevice(from)] {
+  timeline.Postpone(current_stream, reads, writes, host.nbytes(), [=, to_host = IsOnDevice(from)] {
     if (weak.expired()) {
       Timeline::Get().Fault("memory of the host was freed before a copy was done");
     } else {
@@ -555,6 +559,8 @@ TORCH_LIBRARY(fake_accelerator, m) {
         [](int64_t stream) { Timeline::Get().WaitForStream(stream); });
   m.def("num_copies_postponed() -> int",
         [] { return static_cast<int64_t>(Timeline::Get().num_copies_postponed()); });
+  m.def("num_bytes_postponed() -> int",
+        [] { return static_cast<int64_t>(Timeline::Get().num_bytes_postponed()); });
 }
 
 }  // namespace

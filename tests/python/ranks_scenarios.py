@@ -105,6 +105,24 @@ def averages_statistics() -> None:
     job.end()
 
 
+def copies_a_part() -> None:
+    """Each rank copies its part of the gradients to the host and of the new values to its accelerator, and no more."""
+    job = pp.init()
+    model = nn.Sequential(nn.Linear(100, 301), nn.ReLU(), nn.Linear(301, 10)).to(DEVICE)
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    job.start()
+    before = torch.ops.fake_accelerator.num_bytes_postponed()
+    for _ in job.steps(STEPS):
+        optimizer.zero_grad()
+        model(torch.ones(2, 100, device=DEVICE)).sum().backward()
+        optimizer.step()
+    copied = (torch.ops.fake_accelerator.num_bytes_postponed() - before) / STEPS
+    part = 4 * sum(parameter.numel() for parameter in model.parameters()) / job.local_ranks
+    assert 2 * part <= copied < 2 * part + 2048, (copied, part)
+    _save(job, values_of(model))
+    job.end()
+
+
 def survives_a_killed_rank(rank: str) -> None:
     job = pp.init()
     model = model_of(seed=1)

@@ -59,6 +59,19 @@ class RanksTest(JobTest):
             self.check_models()
 
             self.run_ranks("averages_statistics")
+            self.check_models()
+
+            self.run_ranks("divides_samples", 0, 1, "never", ranks=3)
+            self.check_samples()
+            self.check_models(ranks=3)
+
+    def test_each_rank_copies_a_part(self) -> None:
+        library = fake_accelerator.build(ROOT / "build/python/fake_accelerator")
+        with mock.patch.dict(os.environ, {"FAKE_ACCELERATOR": str(library)}):
+            for ranks in (2, 3):
+                with self.subTest(ranks=ranks):
+                    self.run_ranks("copies_a_part", ranks=ranks)
+                    self.check_models(ranks=ranks)
 
     def test_ranks_train_without_servers(self) -> None:
         self.run_ranks("trains_as_one_process", "sgd", 0, servers=0, settings=("spec.sync.mode=AllReduce",))

@@ -121,3 +121,11 @@ def locked_floats(count: int, device: torch.device) -> torch.Tensor:
     Raises RuntimeError of torch if the system lets it lock no more memory.
     """
     return torch.zeros(count, pin_memory=device.type == "cuda")
+
+
+def lock_pages(memory: torch.Tensor, device: torch.device) -> None:
+    """Page-locks memory of the host that torch has not allocated, as `locked_floats` does. It stays so until the process ends."""
+    if device.type == "cuda":
+        cuda: Any = torch.cuda
+        with cuda.device(device):
+            cuda.check_error(cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 0))

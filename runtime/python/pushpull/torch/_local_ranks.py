@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import mmap
 import os
 import signal
 import threading
@@ -34,9 +35,9 @@ def init(timeout: float = 300.0, *, rank_timeout: float = 1800.0) -> Job:
         model.to(torch.device("cuda", job.local_rank))
 
     Every process calls it, makes the same DistributedOptimizer and sampler, and runs the same loop. A step's samples of the
-    worker are divided among its ranks. Their gradients are summed on rank 0, by NCCL between GPUs and by gloo between processes
-    on CPUs; rank 0 pushes the sums and passes the new values on. So the other workers and the servers see one worker, and if a
-    process fails, torchrun ends all of them.
+    worker are divided among its ranks. Their gradients are summed, by NCCL between GPUs and by gloo between processes on CPUs;
+    rank 0 pushes the sums and receives new values for all. So the other workers and the servers see one worker, and if a process
+    fails, torchrun ends all of them.
 
     Rank 0 is a member of the job. Only there may a program use `job.store`, values and messages between workers, and reports:
     `if job.local_rank == 0: job.report_loss(...)`. `job.samples` is not available: use ElasticSampler or ElasticDataLoader.
@@ -78,6 +79,7 @@ class LocalRanks:
         if self._made_default:
             dist.init_process_group("gloo", timeout=limit)
         self._hosts = dist.new_group(backend="gloo", timeout=limit)
+        self._meetings = dist.new_group(backend="gloo", timeout=limit)  # beside collectives of the other groups
         has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
         self._gpus = dist.new_group(backend="nccl", timeout=limit) if has_nccl else None
 
@@ -92,15 +94,59 @@ class LocalRanks:
         """`values` become those of rank 0. Blocks like `sum_on_first`."""
         self._collect(values, lambda on, group: dist.broadcast(on, 0, group=group))
 
+    def sum_parts(self, values: torch.Tensor) -> torch.Tensor:
+        """This rank's part of the sum over the ranks; `values` are equal parts for them, flat. Blocks like `sum_on_first`."""
+        if self._has_collectives(values.device):
+            part: torch.Tensor = values.new_empty(values.numel() // self.size)
+            dist.reduce_scatter_tensor(part, values, group=self._gpus)
+            return part
+        on_host = values.cpu()
+        dist.all_reduce(on_host, group=self._hosts)
+        own: torch.Tensor = on_host.view(self.size, -1)[self.rank].to(values.device)
+        return own
+
+    def join_parts(self, part: torch.Tensor) -> torch.Tensor:
+        """The parts of all ranks, one after the other. Blocks like `sum_on_first`."""
+        if self._has_collectives(part.device):
+            whole: torch.Tensor = part.new_empty(part.numel() * self.size)
+            dist.all_gather_into_tensor(whole, part, group=self._gpus)
+            return whole
+        on_host = part.cpu()
+        parts = [torch.empty_like(on_host) for _ in range(self.size)]
+        dist.all_gather(parts, on_host, group=self._hosts)
+        joined: torch.Tensor = torch.cat(parts).to(part.device)
+        return joined
+
     def _collect(self, values: torch.Tensor, collective: Callable[[torch.Tensor, Any], object]) -> None:
         if values.device.type == "cpu":
             collective(values, self._hosts)
-        elif values.device.type == "cuda" and self._gpus is not None:
+        elif self._has_collectives(values.device):
             collective(values, self._gpus)
-        else:  # an accelerator for which torch.distributed has nothing that is sure to be there
+        else:
             on_host = values.cpu()
             collective(on_host, self._hosts)
             values.copy_(on_host)
+
+    def _has_collectives(self, device: torch.device) -> bool:
+        """For other accelerators torch.distributed has nothing that is sure to be there: tensors go through the host."""
+        return device.type == "cuda" and self._gpus is not None
+
+    def meet(self) -> None:
+        """Blocks until all ranks have come here. May be called beside collectives, but from one thread at a time."""
+        dist.barrier(group=self._meetings)
+
+    def share_memory(self, num_bytes: int) -> mmap.mmap:
+        """Zeros that all ranks have, and each may write. They are freed when no process has them."""
+        if self.rank == 0:
+            file = os.memfd_create("pushpull-ranks")
+            os.ftruncate(file, num_bytes)
+            self.share((os.getpid(), file))
+        else:
+            file = os.open("/proc/{}/fd/{}".format(*self.share()), os.O_RDWR)
+        memory = mmap.mmap(file, num_bytes)
+        self.meet()  # the others open rank 0's file
+        os.close(file)
+        return memory
 
     def share(self, value: Any = None) -> Any:
         """What rank 0 passes; blocks until it does."""
@@ -113,7 +159,7 @@ class LocalRanks:
         if self._made_default:
             dist.destroy_process_group()  # of all
             return
-        for group in (self._hosts, self._gpus):
+        for group in (self._hosts, self._meetings, self._gpus):
             if group is not None:
                 dist.destroy_process_group(group)
 

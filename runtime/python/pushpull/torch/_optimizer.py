@@ -11,12 +11,12 @@ from torch.nn.utils.clip_grad import clip_grad_norm_
 
 from .._job import current_job
 from .._optimizers import SGD, Sum
-from ._devices import Copies
-from ._rank_sums import RankBuffer, RankParameter, RankSums
+from ._rank_memory import RankMemory
+from ._rank_sums import RankBuffer, RankMember, RankParameter, RankSums
 from ._rows import RowParameter, check_choices, receive_before, sparse_embeddings
 from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, to_rows
 from ._spans import PassSpans
-from ._tensors import Buffer, DeviceParameter, DeviceTensor, Memory, Parameter, Tensor, statistics
+from ._tensors import Buffer, DeviceParameter, Memory, Parameter, Tensor, statistics
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
@@ -92,12 +92,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         embeddings = sparse_embeddings(model, trained)
         self._check_embeddings(embeddings, trained, codec, optimizer_on)
         self._check_ranks(embeddings)
-        dense = [parameter for name, parameter in trained.items() if name not in embeddings]
+        dense = {name: parameter for name, parameter in trained.items() if name not in embeddings}
         tensors = 1 if self.runs_on_servers else 2
         overflow = [] if self._scaler is None else [torch.zeros(1)]
+        shared = RankMemory({**averaged, **dense}, self._job._local_ranks) if self._job.local_ranks > 1 else None
         is_member = self._job.local_rank == 0
-        memory = Memory(self._job, [*dense * tensors, *averaged.values(), *overflow]) if is_member else None
-        self._copies: dict[torch.device, Copies] = {}
+        memory = Memory(self._job, [*list(dense.values()) * tensors, *averaged.values(), *overflow], shared) if is_member else None
         self._dense: list[Parameter] = []
         self._rows: list[RowParameter] = []
         self._parameters: dict[str, Union[Parameter, RankParameter, RowParameter]] = {}
@@ -106,7 +106,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._parameters[name] = (self._add_rows(name, parameter, group) if name in embeddings else
                                       self._add(name, parameter, group, memory, codec))
         self._buffers = [self._add_buffer(name, buffer, memory) for name, buffer in averaged.items()]
-        self._sums = self._sum_over_ranks()
+        self._sums = None if shared is None else self._sum_over_ranks(shared)
         self._overflow = self._add_overflow(overflow[0], memory) if overflow and memory is not None else None
         self._hooks = [self._hook(name, each) for name, each in self._parameters.items()]
         self._spans = None if model is None else PassSpans(self._job, model)
@@ -302,53 +302,47 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _add(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Optional[Memory],
              codec: str) -> Union[Parameter, RankParameter]:
-        added = None if memory is None else self._add_dense(name, parameter, group, memory, codec)
-        if added is not None:
-            self._dense.append(added)
-            if self._job.local_ranks == 1:
-                return added
-        return RankParameter(name, parameter, group, added)
+        if memory is None:
+            return RankParameter(name, parameter, group, None)
+        if self._job.local_ranks > 1:
+            tensor = self._add_on_servers(name, parameter, group, memory, codec)
+            return RankParameter(name, parameter, group, RankMember(parameter, tensor, group))
+        added = self._add_dense(name, parameter, group, memory, codec)
+        self._dense.append(added)
+        return added
 
-    def _sum_over_ranks(self) -> Optional[RankSums]:
-        parts: list[Union[RankParameter, RankBuffer]] = [each for each in self._buffers if isinstance(each, RankBuffer)]
-        parts += [each for each in self._parameters.values() if isinstance(each, RankParameter)]
-        return RankSums(self._job, parts) if parts else None
+    def _sum_over_ranks(self, memory: RankMemory) -> RankSums:
+        tensors: dict[str, Union[RankParameter, RankBuffer]] = {each.name: each for each in self._parameters.values()
+                                                                if isinstance(each, RankParameter)}
+        tensors.update({each.name: each for each in self._buffers if isinstance(each, RankBuffer)})
+        return RankSums(self._job, tensors, memory)
 
     def _add_dense(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Parameter:
-        on_device = parameter.device.type != "cpu"
-        kind = DeviceParameter if on_device else Parameter
+        kind = Parameter if parameter.device.type == "cpu" else DeviceParameter
         if self.runs_on_servers:
-            optimizer = on_servers(self._optimizer, group)
-            assert optimizer is not None
-            tensor = self._tensor(name, parameter.detach(), memory)
-            tensor.register(self._job, optimizer, codec, self._clip_norm or 0.0)
-            return kind(parameter, group, tensor, None)
-        update = self._tensor(name, parameter.detach(), memory)
+            return kind(parameter, group, self._add_on_servers(name, parameter, group, memory, codec), None)
+        update = memory.tensor(name, parameter.detach())
         update.register(self._job, SGD(lr=1))
-        mean = self._tensor(f"{name}.gradient", torch.zeros_like(parameter), memory)
+        mean = memory.tensor(f"{name}.gradient", torch.zeros_like(parameter))
         mean.register(self._job, Sum(), codec)
         return kind(parameter, group, mean, update)
 
-    def _tensor(self, name: str, value: torch.Tensor, memory: Memory) -> Tensor:
-        gradient = memory.take(value)
-        if value.device.type == "cpu":
-            return Tensor(name, gradient, value)
-        if value.device not in self._copies:
-            self._copies[value.device] = Copies(value.device)
-        return DeviceTensor(name, gradient, memory.take(value).copy_(value), self._copies[value.device])
+    def _add_on_servers(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], memory: Memory, codec: str) -> Tensor:
+        optimizer = on_servers(self._optimizer, group)
+        assert optimizer is not None
+        tensor = memory.tensor(name, parameter.detach())
+        tensor.register(self._job, optimizer, codec, self._clip_norm or 0.0)
+        return tensor
 
     def _add_buffer(self, name: str, buffer: torch.Tensor, memory: Optional[Memory]) -> Union[Buffer, RankBuffer]:
-        added = None
-        if memory is not None:
-            mean = self._tensor(name, buffer.clone(), memory)
-            mean.register(self._job, Sum())
-            added = Buffer(buffer, mean)
-            if self._job.local_ranks == 1:
-                return added
-        return RankBuffer(buffer, added)
+        if memory is None:
+            return RankBuffer(name, buffer, None)
+        mean = memory.tensor(name, buffer.clone())
+        mean.register(self._job, Sum())
+        return Buffer(buffer, mean) if self._job.local_ranks == 1 else RankBuffer(name, buffer, RankMember(buffer, mean, None))
 
     def _add_overflow(self, flag: torch.Tensor, memory: Memory) -> Tensor:
-        overflow = Tensor("gradient overflow", memory.take(flag), flag)
+        overflow = memory.tensor("gradient overflow", flag)
         overflow.register(self._job, Sum())
         return overflow
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 
 import torch
 
@@ -15,16 +15,51 @@ from .._errors import PushPullError
 from .._job import Job
 from ._devices import SerialThread, SideStream
 from ._local_ranks import LocalRanks
-from ._tensors import Buffer, Parameter, PushedParameter
+from ._rank_memory import Layout, RankMemory
+from ._settings import learning_rate
+from ._tensors import PushedParameter, Tensor
 
-# Small tensors travel together: each collective costs some 20 us of a GPU.
-_BUCKET_BYTES = 4 << 20
+Result = TypeVar("Result")
+
+
+class RankMember:
+    """What rank 0 has in the job for a tensor of the ranks.
+
+    values  of this rank
+    tensor  its gradient and value are on the host, for an accelerator in memory that the ranks share
+    group   of a parameter; None for a buffer
+    """
+
+    def __init__(self, values: torch.Tensor, tensor: Tensor, group: Optional[dict[str, Any]]) -> None:
+        self._values = values
+        self._tensor = tensor
+        self._group = group
+
+    def before_start(self) -> None:
+        self._tensor.value.copy_(self._values.detach())
+
+    def bind(self, engine: _engine.EngineJob) -> None:
+        self._tensor.bind(engine)
+
+    def push(self, samples: float) -> None:
+        """Pushes what the gradient's memory has."""
+        self._tensor.push(samples, 0.0 if self._group is None else learning_rate(self._group))
+
+    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: float) -> None:
+        self._tensor.wait(timeout)
+        self._tensor.gradient.copy_(gradient)
+        self.push(samples)
+
+    def wait(self, timeout: float) -> torch.Tensor:
+        """The value, as it is after the last push. Afterwards the gradient's memory may be written."""
+        self._tensor.wait(timeout)
+        return self._tensor.value
 
 
 class _OfRanks:
     """What every local rank has. On rank 0 the job has it too, by its `member`."""
 
-    member: Union[Parameter, Buffer, None]
+    member: Optional[RankMember]
     sums: Optional[RankSums] = None
 
     def before_start(self) -> None:
@@ -36,8 +71,7 @@ class _OfRanks:
             self.member.bind(engine)
 
     def end_push(self, timeout: float) -> None:
-        if self.member is not None:
-            self.member.end_push(timeout)
+        """RankSums.end_step waits."""
 
     def wait(self, timeout: float) -> bool:
         """New values come from RankSums."""
@@ -47,7 +81,8 @@ class _OfRanks:
 class RankParameter(_OfRanks, PushedParameter):
     """A parameter of this rank."""
 
-    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], member: Optional[Parameter]) -> None:
+    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any],
+                 member: Optional[RankMember]) -> None:
         super().__init__(name, parameter, group)
         self.member = member
 
@@ -74,7 +109,8 @@ class RankParameter(_OfRanks, PushedParameter):
 class RankBuffer(_OfRanks):
     """A buffer of this rank."""
 
-    def __init__(self, buffer: torch.Tensor, member: Optional[Buffer]) -> None:
+    def __init__(self, name: str, buffer: torch.Tensor, member: Optional[RankMember]) -> None:
+        self.name = name
         self.values = buffer
         self.member = member
 
@@ -94,51 +130,118 @@ Shared = Union[RankParameter, RankBuffer]
 class _Bucket:
     """Tensors of one dtype and device that travel together."""
 
-    def __init__(self, tensors: list[Shared]) -> None:
+    def __init__(self, ranks: LocalRanks, layout: Layout, tensors: list[Shared]) -> None:
+        self._ranks = ranks
+        self._layout = layout
         self.tensors = tensors
         self.missing = len(tensors)  # those of the step whose gradient is not complete yet
 
-    def contributions(self, share: float) -> torch.Tensor:
-        parts = [torch.zeros_like(each.values) if each.contribution is None or share == 0 else each.contribution.detach()
-                 for each in self.tensors]
-        together: torch.Tensor = torch.cat([part.reshape(-1) for part in parts]).mul_(share)
+    def sum(self, share: float, samples: float, timeout: float) -> Optional[Callable[[], None]]:
+        """Sums the ranks' contributions, on the current stream. The result ends it, which waits for the device and the ranks."""
+        raise NotImplementedError
+
+    def pass_on(self, timeout: float) -> None:
+        """The tensors of all ranks become the new values. Blocks rank 0 until it has them."""
+        raise NotImplementedError
+
+    def _contributions(self, share: float) -> torch.Tensor:
+        parts = (torch.zeros_like(each.values) if each.contribution is None or share == 0 else each.contribution.detach()
+                 for each in self.tensors)
+        together: torch.Tensor = self._layout.join(parts).mul_(share)
         return together
 
-    def values(self) -> torch.Tensor:
-        return torch.cat([each.values.reshape(-1) for each in self.tensors])
-
-    def take(self, values: torch.Tensor) -> None:
-        for each, part in self.split(values):
+    def _take(self, values: torch.Tensor) -> None:
+        for each, (_, part) in zip(self.tensors, self._layout.split(values)):
             each.values.copy_(part)
 
-    def split(self, values: torch.Tensor) -> Iterator[tuple[Shared, torch.Tensor]]:
-        parts = torch.split_with_sizes(values, [each.values.numel() for each in self.tensors])
-        for each, part in zip(self.tensors, parts):
-            yield each, part.view(each.values.shape)
+
+class _SumsOnFirst(_Bucket):
+    """On the CPU rank 0 has the sums, pushes them, and broadcasts new values."""
+
+    def sum(self, share: float, samples: float, timeout: float) -> None:
+        sums = self._contributions(share)
+        self._ranks.sum_on_first(sums)
+        for each, (_, part) in zip(self.tensors, self._layout.split(sums)):
+            if each.member is not None:
+                each.member.push_sum(part, samples, timeout)
+
+    def pass_on(self, timeout: float) -> None:
+        for each in self.tensors:
+            if each.member is not None:
+                value = each.member.wait(timeout)
+                if value.data_ptr() != each.values.data_ptr():  # of a parameter it is the same memory
+                    each.values.copy_(value)
+        values = self._layout.join(each.values for each in self.tensors)
+        self._ranks.copy_from_first(values)
+        if self._ranks.rank > 0:
+            self._take(values)
+
+
+class _SumsInParts(_Bucket):
+    """Each rank has a part of the sums on its accelerator, and copies that to the host, over a link of its own.
+
+    Rank 0 pushes from there when all parts are there. New values go the other way.
+    """
+
+    def __init__(self, ranks: LocalRanks, layout: Layout, tensors: list[Shared], memory: RankMemory, stream: SideStream) -> None:
+        super().__init__(ranks, layout, tensors)
+        self._gradients, self._values = (flat.view(ranks.size, -1)[ranks.rank] for flat in memory.of_bucket(layout))
+        self._stream = stream
+
+    def sum(self, share: float, samples: float, timeout: float) -> Callable[[], None]:
+        part = self._ranks.sum_parts(self._contributions(share))
+        self._gradients.copy_(part, non_blocking=True)
+        copied = self._stream.record()
+
+        def push() -> None:
+            copied.synchronize()
+            nonlocal part
+            del part  # the accelerator gives memory to others as soon as nothing refers to it
+            self._ranks.meet()
+            for each in self.tensors:
+                if each.member is not None:
+                    each.member.push(samples)
+
+        return push
+
+    def pass_on(self, timeout: float) -> None:
+        for each in self.tensors:
+            if each.member is not None:
+                each.member.wait(timeout)
+        self._ranks.meet()
+        part = self._values.to(self._layout.device, non_blocking=True)
+        self._take(self._ranks.join_parts(part))
 
 
 class RankSums:
-    """Sums what the local ranks contribute to a step on rank 0, which pushes the sums, and passes new values on.
+    """Sums what the local ranks contribute to a step, for rank 0, which pushes the sums, and passes new values on.
 
     A bucket is summed on a thread, and on a device on a stream beside the backward pass, as soon as it is complete here and the
-    buckets before it have been summed: all ranks need the same order, and their backward passes may differ in theirs. Then comes
-    `end_step`, then `pass_on_values`. Contributions may come from any thread; the other calls from one.
+    buckets before it have been summed: all ranks need the same order, and their backward passes may differ in theirs. Another
+    thread waits for the device, while the next bucket is summed. Then comes `end_step`, then `pass_on_values`. Contributions may
+    come from any thread; the other calls from one.
 
-    tensors  those that are complete last come first: buffers, then parameters in the order of the forward pass
+    memory  of `tensors`, the buckets included
     """
 
-    def __init__(self, job: Job, tensors: list[Shared]) -> None:
+    def __init__(self, job: Job, tensors: dict[str, Shared], memory: RankMemory) -> None:
         self._job = job
         self._ranks: LocalRanks = job._local_ranks
-        self._buckets = [_Bucket(each) for each in _together(reversed(tensors))]
+        self._streams = {device: SideStream(device) for device in {layout.device for layout in memory.layouts}}
+        self._buckets = [self._bucket(layout, [tensors[name] for name in layout.shapes], memory) for layout in memory.layouts]
         self._bucket_of = {id(each): bucket for bucket in self._buckets for each in bucket.tensors}
-        self._streams = {device: SideStream(device) for device in {each.values.device for each in tensors}}
         self._lock = threading.Lock()
         self._next = 0  # the bucket that is summed next
-        self._sums: list[Future[None]] = []
-        self._thread = SerialThread("pp-ranks")
-        for each in tensors:
+        self._sums: list[Future[Optional[Future[None]]]] = []
+        self._summing = SerialThread("pp-ranks")
+        self._pushing = SerialThread("pp-parts")
+        for each in tensors.values():
             each.sums = self
+
+    def _bucket(self, layout: Layout, tensors: list[Shared], memory: RankMemory) -> _Bucket:
+        if layout.device.type == "cpu":
+            return _SumsOnFirst(self._ranks, layout, tensors)
+        return _SumsInParts(self._ranks, layout, tensors, memory, self._streams[layout.device])
 
     def add(self, tensor: Shared, samples: float, timeout: float) -> None:
         """What this rank contributes is complete, and must not change before the step ends. `samples` are all of the worker's."""
@@ -147,13 +250,15 @@ class RankSums:
         with self._lock:
             self._bucket_of[id(tensor)].missing -= 1
             while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
-                self._sums.append(self._thread.submit(self._sum, self._buckets[self._next], share, samples, timeout))
+                self._sums.append(self._summing.submit(self._sum, self._buckets[self._next], share, samples, timeout))
                 self._next += 1
 
     def end_step(self, timeout: float) -> None:
-        """Blocks until rank 0 has begun to push all sums; with GPUs other ranks only until theirs are on the stream."""
+        """Blocks until rank 0 has begun to push all sums."""
         for each in self._sums:
-            self._finish(each, timeout)
+            pushed = self._finish(each, timeout)
+            if pushed is not None:
+                self._finish(pushed, timeout)
         for bucket in self._buckets:
             bucket.missing = len(bucket.tensors)
         for stream in self._streams.values():
@@ -167,41 +272,17 @@ class RankSums:
             engine: Any = self._job._engine
             engine.agree()
         for bucket in reversed(self._buckets):
-            for each in bucket.tensors:
-                if each.member is not None:
-                    each.member.wait(timeout)
-            values = bucket.values()
-            self._ranks.copy_from_first(values)
-            if self._ranks.rank > 0:
-                bucket.take(values)
+            bucket.pass_on(timeout)
 
-    def _sum(self, bucket: _Bucket, share: float, samples: float, timeout: float) -> None:
+    def _sum(self, bucket: _Bucket, share: float, samples: float, timeout: float) -> Optional[Future[None]]:
         with torch.no_grad(), self._streams[bucket.tensors[0].values.device].use():
-            sums = bucket.contributions(share)
-            self._ranks.sum_on_first(sums)
-            for each, part in bucket.split(sums):
-                if each.member is not None:
-                    each.member.push_sum(part, samples, timeout)
+            end = bucket.sum(share, samples, timeout)
+        return None if end is None else self._pushing.submit(end)
 
-    def _finish(self, sum_of_bucket: Future[None], timeout: float) -> None:
+    def _finish(self, work: Future[Result], timeout: float) -> Result:
         try:
-            sum_of_bucket.result(timeout)
+            return work.result(timeout)
         except FutureTimeout:
             raise PushPullError(f"local rank {self._ranks.rank} of {self._ranks.size}: the gradients of this worker's processes were "
-                                f"not summed within {timeout:g} s: another rank has not come to the end of its step",
+                                f"not summed within {timeout:g} s: another rank has not come to the end of its step, or a device hangs",
                                 "DEADLINE_EXCEEDED") from None
-
-
-def _together(tensors: Iterable[Shared]) -> Iterator[list[Shared]]:
-    """The tensors in lists of one kind with about _BUCKET_BYTES."""
-    bucket: list[Shared] = []
-    num_bytes = 0
-    for each in tensors:
-        values = each.values
-        if bucket and (num_bytes >= _BUCKET_BYTES or (values.dtype, values.device) != (bucket[0].values.dtype, bucket[0].values.device)):
-            yield bucket
-            bucket, num_bytes = [], 0
-        bucket.append(each)
-        num_bytes += values.numel() * values.element_size()
-    if bucket:
-        yield bucket

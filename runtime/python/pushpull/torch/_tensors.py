@@ -16,6 +16,7 @@ from .._errors import PushPullError
 from .._job import Job
 from .._optimizers import Optimizer
 from ._devices import Copies, locked_floats
+from ._rank_memory import RankMemory
 from ._settings import learning_rate
 
 _ALIGNMENT = 64  # bytes: each gradient begins on its own cache line
@@ -135,12 +136,6 @@ class Parameter(PushedParameter):
     def end_push(self, timeout: float) -> None:
         """Waits until the library knows of the last push of the step."""
 
-    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: float) -> None:
-        """Pushes `gradient` in place of `parameter.grad`."""
-        self.gradient.wait(timeout)
-        self.gradient.gradient.copy_(gradient)
-        self.gradient.push(samples, learning_rate(self.group))
-
     def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Pushes `parameter.grad`, which afterwards refers to the memory from which servers read it.
 
@@ -203,10 +198,6 @@ class DeviceParameter(Parameter):
     def end_push(self, timeout: float) -> None:
         (self.update or self.gradient).end_push(timeout)
 
-    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: float) -> None:
-        self.gradient.wait(timeout)
-        self.gradient.push_copy(gradient, samples, learning_rate(self.group))
-
     def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Pushes `parameter.grad` when the device has computed it; does not wait for that."""
         grad = self.parameter.grad
@@ -261,15 +252,11 @@ class Buffer:
         self.buffer.copy_(self.mean.value, non_blocking=True)
 
     def push(self, samples: float, timeout: float) -> None:
-        self.push_sum(self.buffer, samples, timeout)
-
-    def push_sum(self, values: torch.Tensor, samples: float, timeout: float) -> None:
-        """Pushes `values` in place of the buffer's."""
         self.mean.wait(timeout)
         if isinstance(self.mean, DeviceTensor):
-            self.mean.push_copy(values, samples, 0.0)
+            self.mean.push_copy(self.buffer, samples, 0.0)
         else:
-            self.mean.gradient.copy_(values)
+            self.mean.gradient.copy_(self.buffer)
             self.mean.push(samples, 0.0)
 
     def end_push(self, timeout: float) -> None:
@@ -288,30 +275,33 @@ def statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 class Memory:
-    """Memory of the host for gradients, and for the copies of what accelerators have.
+    """Makes the tensors of the job: with memory of the host for gradients, and for the copies of what accelerators have.
 
-    That of the CPU's tensors is one registered buffer: each buffer takes a file descriptor in every server.
+    That of the CPU's tensors is one registered buffer: each buffer takes a file descriptor in every server. With several local
+    ranks `shared` has the memory for accelerators.
     """
 
-    def __init__(self, job: Job, shapes: Iterable[torch.Tensor]) -> None:
+    def __init__(self, job: Job, shapes: Iterable[torch.Tensor], shared: Optional[RankMemory] = None) -> None:
         every = list(shapes)
-        on_devices = [each for each in every if each.device.type != "cpu"]
-        shared = sum(_aligned_floats(each) for each in every if each.device.type == "cpu")
+        on_devices = [each for each in every if each.device.type != "cpu"] if shared is None else []
+        registered = sum(_aligned_floats(each) for each in every if each.device.type == "cpu")
         locked = 2 * sum(_aligned_floats(each) for each in on_devices)  # of each a gradient and a value
-        self._shared = _Portions(job.buffer(shared or 1))
+        self._registered = _Portions(job.buffer(registered or 1))
         self._locked = _Portions(locked_floats(locked, on_devices[0].device).numpy()) if locked else None
+        self._shared = shared
+        self._copies: dict[torch.device, Copies] = {}
 
-    def take(self, like: torch.Tensor) -> torch.Tensor:
-        """A tensor of the shape and dtype of `like`; not a view of another tensor, so it counts its own changes (_version)."""
-        portions = self._shared if like.device.type == "cpu" else self._locked
-        assert portions is not None
-        values = portions.take(_aligned_floats(like))
-        if like.dtype not in (torch.float16, torch.bfloat16):
-            whole: torch.Tensor = torch.from_numpy(values[:like.numel()].reshape(tuple(like.shape)))
-            return whole
-        halves: torch.Tensor = torch.from_numpy(values.view(numpy.int16)[:like.numel()].reshape(tuple(like.shape)))
-        values_of_dtype: torch.Tensor = halves.view(like.dtype)
-        return values_of_dtype
+    def tensor(self, name: str, value: torch.Tensor) -> Tensor:
+        """A tensor of the job that begins as `value`. On the CPU `value` is where new values go."""
+        if value.device.type == "cpu":
+            return Tensor(name, self._registered.take_like(value), value)
+        if self._shared is not None:
+            gradient, copy = self._shared.of_tensor(name)
+            return Tensor(name, gradient, copy.copy_(value))
+        assert self._locked is not None
+        if value.device not in self._copies:
+            self._copies[value.device] = Copies(value.device)
+        return DeviceTensor(name, self._locked.take_like(value), self._locked.take_like(value).copy_(value), self._copies[value.device])
 
 
 class _Portions:
@@ -319,9 +309,16 @@ class _Portions:
         self._values = values
         self._used = 0
 
-    def take(self, count: int) -> numpy.typing.NDArray[numpy.float32]:
-        begin, self._used = self._used, self._used + count
-        return self._values[begin:self._used]
+    def take_like(self, like: torch.Tensor) -> torch.Tensor:
+        """A tensor of the shape and dtype of `like`; not a view of another tensor, so it counts its own changes (_version)."""
+        begin, self._used = self._used, self._used + _aligned_floats(like)
+        values = self._values[begin:self._used]
+        if like.dtype not in (torch.float16, torch.bfloat16):
+            whole: torch.Tensor = torch.from_numpy(values[:like.numel()].reshape(tuple(like.shape)))
+            return whole
+        halves: torch.Tensor = torch.from_numpy(values.view(numpy.int16)[:like.numel()].reshape(tuple(like.shape)))
+        values_of_dtype: torch.Tensor = halves.view(like.dtype)
+        return values_of_dtype
 
 
 def _aligned_floats(tensor: torch.Tensor) -> int:
