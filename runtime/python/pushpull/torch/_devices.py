@@ -124,8 +124,16 @@ def locked_floats(count: int, device: torch.device) -> torch.Tensor:
 
 
 def lock_pages(memory: torch.Tensor, device: torch.device) -> None:
-    """Page-locks memory of the host that torch has not allocated, as `locked_floats` does. It stays so until the process ends."""
-    if device.type == "cuda":
-        cuda: Any = torch.cuda
-        with cuda.device(device):
-            cuda.check_error(cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 0))
+    """Page-locks memory of the host that torch has not allocated, until the process ends, where torch can do that.
+
+    Raises RuntimeError if the system lets it lock no more memory.
+    """
+    if device.type != "cuda":
+        return
+    cuda: Any = torch.cuda
+    num_bytes = memory.numel() * memory.element_size()
+    with cuda.device(device):
+        error = int(cuda.cudart().cudaHostRegister(memory.data_ptr(), num_bytes, 0))
+    if error != 0:
+        raise RuntimeError(f"cudaHostRegister: error {error} for {num_bytes} bytes; raise the limits of memory and of locked memory "
+                           "(ulimit -l)")
