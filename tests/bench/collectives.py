@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives between processes against Open MPI and gloo, and algorithms against each other, in rounds of turns.
 
-    python3 tests/bench/collectives.py [--rounds 5] [--program FILE] [--json FILE]
+    python3 tests/bench/collectives.py [--rounds 5] [--only PATTERN] [--program FILE] [--json FILE]
 
 Needs Debian's openmpi-bin, libopenmpi-dev and libgloo-dev; without them their rows are left out. Each round runs every case
 once, so that a case and its reference see the same machine; what counts are ratios of medians within one run.
@@ -9,6 +9,7 @@ once, so that a case and its reference see the same machine; what counts are rat
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -59,20 +60,23 @@ class Cases:
             return float(result["results"][0]["seconds"]["p50"])
         return run
 
-    def by_algorithm(self) -> dict[tuple[str, str], float]:
+    def by_algorithm(self, only: re.Pattern[str]) -> dict[tuple[str, str], float]:
         """Seconds of a call, by channel, ranks and size, and by algorithm, auto among them."""
         found = {}
         for channel in ("shm", "tcp"):
             for ranks in (2, 4):
                 for bytes_, repeats in CHOICES:
+                    case = f"{channel} {bytes_}, {ranks} ranks"
+                    if not only.search(case):
+                        continue
                     done = subprocess.run([self.program, "bench", "collective", "--json", "--repeats", str(repeats),
                                            "--channel", channel, "--ranks", str(ranks), "--algorithm", "all", "--bytes", bytes_],
                                           capture_output=True, text=True, timeout=RUN_SECONDS, check=True)
                     by_name = {one["algorithm"]: one for one in json.loads(done.stdout)["results"]}
                     for name, one in by_name.items():
-                        found[f"{channel} {bytes_}, {ranks} ranks", name] = one["seconds"]["p50"]
+                        found[case, name] = one["seconds"]["p50"]
                     used = by_name[by_name["auto"]["used"]]
-                    found[f"{channel} {bytes_}, {ranks} ranks", USED] = used["seconds"]["p50"]
+                    found[case, USED] = used["seconds"]["p50"]
         return found
 
     def mpi_vader(self) -> float:
@@ -106,38 +110,42 @@ class Cases:
 
 def ratios(median: dict[str, float]) -> dict[str, float]:
     found = {}
-    if "mpi 160 MB" in median:
-        for kind in ("", " private"):
+    for kind in ("", " private"):
+        if "mpi 160 MB" in median and f"shm 160 MB{kind}" in median:
             found[f"shm 160 MB{kind}, 2 ranks: time over Open MPI vader, calls of 4 MB"] = (
                 median[f"shm 160 MB{kind}"] / median["mpi 160 MB"])
     for name in ("shm 160 MB", "shm 1 MiB"):
-        found[f"{name}, 2 ranks: shared over private arrays"] = median[name] / median[f"{name} private"]
+        if name in median and f"{name} private" in median:
+            found[f"{name}, 2 ranks: shared over private arrays"] = median[name] / median[f"{name} private"]
     for bytes_ in TCP_BYTES:
         gloo = [seconds for name, seconds in median.items() if name.startswith(f"gloo {bytes_} ")]
-        if gloo:
+        if gloo and f"tcp {bytes_}" in median:
             found[f"tcp {bytes_} bytes, 2 ranks: time over gloo's best"] = median[f"tcp {bytes_}"] / min(gloo)
     for channel in ("shm", "tcp"):
         for bytes_ in (1 << 10, 1 << 16):
             name = f"{channel} 8 ranks {bytes_}"
-            found[f"{channel} {bytes_} bytes, 8 ranks: tree over ring"] = median[f"{name} tree"] / median[f"{name} ring"]
+            if f"{name} tree" in median and f"{name} ring" in median:
+                found[f"{channel} {bytes_} bytes, 8 ranks: tree over ring"] = median[f"{name} tree"] / median[f"{name} ring"]
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="PATTERN",
+                        help="only cases whose name, as it is printed, matches this regular expression")
     parser.add_argument("--program", default="build/release/pushpull")
     parser.add_argument("--json", help="where every round is written")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         references = Cases(flags.program, pathlib.Path(folder))
-        cases = references.all()
+        cases = {name: case for name, case in references.all().items() if flags.only.search(name)}
         rounds: dict[str, list[float]] = {name: [] for name in cases}
         choices: dict[str, dict[str, list[float]]] = {}
         for number in range(flags.rounds):
             for name, case in cases.items():
                 rounds[name].append(case())
-            for (name, algorithm), seconds in references.by_algorithm().items():
+            for (name, algorithm), seconds in references.by_algorithm(flags.only).items():
                 choices.setdefault(name, {}).setdefault(algorithm, []).append(seconds)
             print(f"round {number + 1} of {flags.rounds}", flush=True)
     median = {name: statistics.median(seconds) for name, seconds in rounds.items()}
