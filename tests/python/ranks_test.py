@@ -65,6 +65,9 @@ class RanksTest(JobTest):
             self.check_samples()
             self.check_models(ranks=3)
 
+            self.run_ranks("trains_as_one_process", "sgd", 0, servers=0, settings=("spec.sync.mode=AllReduce",))
+            self.check_models()
+
     def test_each_rank_copies_a_part(self) -> None:
         library = fake_accelerator.build(ROOT / "build/python/fake_accelerator")
         with mock.patch.dict(os.environ, {"FAKE_ACCELERATOR": str(library)}):
