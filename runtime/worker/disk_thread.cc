@@ -10,7 +10,7 @@
 namespace pushpull {
 namespace {
 
-// A wait without an end would be this long at a time.
+// CondVar has no wait without a deadline; when this one passes, the wait begins anew.
 constexpr Duration kLook = std::chrono::minutes(1);
 
 }  // namespace

@@ -13,6 +13,8 @@ import torch
 
 Result = TypeVar("Result")
 
+ALIGNMENT = 64  # bytes: each tensor's memory on the host begins on its own cache line
+
 
 class SerialThread:
     """A thread that makes calls one after the other. It may hang in one: the process can end nevertheless."""

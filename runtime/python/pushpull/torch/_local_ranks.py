@@ -84,18 +84,18 @@ class LocalRanks:
         self._gpus = dist.new_group(backend="nccl", timeout=limit) if has_nccl else None
 
     def sum_on_first(self, values: torch.Tensor) -> None:
-        """On rank 0 `values` become the sum over the ranks, elsewhere they become undefined.
+        """On rank 0 `values`, on the CPU, become the sum over the ranks, elsewhere they become undefined. Blocks until it is done."""
+        dist.reduce(values, 0, group=self._hosts)
+
+    def copy_from_first(self, values: torch.Tensor) -> None:
+        """`values`, on the CPU, become those of rank 0. Blocks until it is done."""
+        dist.broadcast(values, 0, group=self._hosts)
+
+    def sum_parts(self, values: torch.Tensor) -> torch.Tensor:
+        """This rank's part of the sum over the ranks; `values` are equal parts for them, flat.
 
         On a GPU that is put on the current stream; otherwise blocks until it is done.
         """
-        self._collect(values, lambda on, group: dist.reduce(on, 0, group=group))
-
-    def copy_from_first(self, values: torch.Tensor) -> None:
-        """`values` become those of rank 0. Blocks like `sum_on_first`."""
-        self._collect(values, lambda on, group: dist.broadcast(on, 0, group=group))
-
-    def sum_parts(self, values: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the sum over the ranks; `values` are equal parts for them, flat. Blocks like `sum_on_first`."""
         if self._has_collectives(values.device):
             part: torch.Tensor = values.new_empty(values.numel() // self.size)
             dist.reduce_scatter_tensor(part, values, group=self._gpus)
@@ -106,7 +106,7 @@ class LocalRanks:
         return own
 
     def join_parts(self, part: torch.Tensor) -> torch.Tensor:
-        """The parts of all ranks, one after the other. Blocks like `sum_on_first`."""
+        """The parts of all ranks, one after the other. Blocks like `sum_parts`."""
         if self._has_collectives(part.device):
             whole: torch.Tensor = part.new_empty(part.numel() * self.size)
             dist.all_gather_into_tensor(whole, part, group=self._gpus)
@@ -116,16 +116,6 @@ class LocalRanks:
         dist.all_gather(parts, on_host, group=self._hosts)
         joined: torch.Tensor = torch.cat(parts).to(part.device)
         return joined
-
-    def _collect(self, values: torch.Tensor, collective: Callable[[torch.Tensor, Any], object]) -> None:
-        if values.device.type == "cpu":
-            collective(values, self._hosts)
-        elif self._has_collectives(values.device):
-            collective(values, self._gpus)
-        else:
-            on_host = values.cpu()
-            collective(on_host, self._hosts)
-            values.copy_(on_host)
 
     def _has_collectives(self, device: torch.device) -> bool:
         """For other accelerators torch.distributed has nothing that is sure to be there: tensors go through the host."""

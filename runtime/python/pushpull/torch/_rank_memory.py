@@ -7,27 +7,26 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from ._devices import lock_pages
+from ._devices import ALIGNMENT, lock_pages
 from ._local_ranks import LocalRanks
 
 # Small tensors travel together: each collective costs some 20 us of a GPU.
 _BUCKET_BYTES = 4 << 20
-_ALIGNMENT = 64  # bytes: each tensor begins on its own cache line
 
 
 class Layout:
     """Where the tensors of a bucket, all of one dtype and device, are in one flat tensor, which has an equal part for each rank.
 
-    Attributes: `part`, the elements for each rank; `numel` and `num_bytes` of the whole.
+    Attributes: `dtype`, `device`, `shapes` by name; `numel` and `num_bytes` of the whole.
     """
 
     def __init__(self, tensors: dict[str, torch.Tensor], ranks: int) -> None:
         first = next(iter(tensors.values()))
         self.dtype, self.device = first.dtype, first.device
         self.shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        self._step: int = _ALIGNMENT // first.element_size()
-        self.part = -(-sum(map(self._padded, self.shapes.values())) // (ranks * self._step)) * self._step
-        self.numel = ranks * self.part
+        self._step: int = ALIGNMENT // first.element_size()
+        evenly = ranks * self._step
+        self.numel = -(-sum(map(self._padded, self.shapes.values())) // evenly) * evenly
         self.num_bytes = self.numel * first.element_size()
         self._zeros = torch.zeros(self.numel - sum(shape.numel() for shape in self.shapes.values()), dtype=self.dtype, device=self.device)
 
@@ -42,11 +41,11 @@ class Layout:
         together: torch.Tensor = torch.cat([*parts, self._zeros[:rest]])
         return together
 
-    def split(self, flat: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """The names, and views of their tensors in `flat`."""
+    def split(self, flat: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Views of the tensors in `flat`."""
         begin = 0
-        for name, shape in self.shapes.items():
-            yield name, flat[begin:begin + shape.numel()].view(shape)
+        for shape in self.shapes.values():
+            yield flat[begin:begin + shape.numel()].view(shape)
             begin += self._padded(shape)
 
     def _padded(self, shape: torch.Size) -> int:
@@ -90,7 +89,7 @@ class RankMemory:
                                  for offset in (begin, begin + layout.num_bytes))
             begin += 2 * layout.num_bytes
             self._buckets[id(layout)] = gradients, values
-            for (name, gradient), (_, value) in zip(layout.split(gradients), layout.split(values)):
+            for name, gradient, value in zip(layout.shapes, layout.split(gradients), layout.split(values)):
                 self._tensors[name] = gradient, value
 
 

@@ -151,7 +151,7 @@ class _Bucket:
         return together
 
     def _take(self, values: torch.Tensor) -> None:
-        for each, (_, part) in zip(self.tensors, self._layout.split(values)):
+        for each, part in zip(self.tensors, self._layout.split(values)):
             each.values.copy_(part)
 
 
@@ -161,7 +161,7 @@ class _SumsOnFirst(_Bucket):
     def sum(self, share: float, samples: float, timeout: float) -> None:
         sums = self._contributions(share)
         self._ranks.sum_on_first(sums)
-        for each, (_, part) in zip(self.tensors, self._layout.split(sums)):
+        for each, part in zip(self.tensors, self._layout.split(sums)):
             if each.member is not None:
                 each.member.push_sum(part, samples, timeout)
 
@@ -193,10 +193,8 @@ class _SumsInParts(_Bucket):
         self._gradients.copy_(part, non_blocking=True)
         copied = self._stream.record()
 
-        def push() -> None:
+        def push(_: torch.Tensor = part) -> None:  # the accelerator gives memory to others as soon as nothing refers to it
             copied.synchronize()
-            nonlocal part
-            del part  # the accelerator gives memory to others as soon as nothing refers to it
             self._ranks.meet()
             for each in self.tensors:
                 if each.member is not None:

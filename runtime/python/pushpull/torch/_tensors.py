@@ -15,11 +15,10 @@ from .. import _engine
 from .._errors import PushPullError
 from .._job import Job
 from .._optimizers import Optimizer
-from ._devices import Copies, locked_floats
+from ._devices import ALIGNMENT, Copies, locked_floats
 from ._rank_memory import RankMemory
 from ._settings import learning_rate
 
-_ALIGNMENT = 64  # bytes: each gradient begins on its own cache line
 # The dtypes that tensors of the job may have. Servers keep float32 values of all of them.
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -323,4 +322,4 @@ class _Portions:
 
 def _aligned_floats(tensor: torch.Tensor) -> int:
     num_bytes: int = tensor.numel() * tensor.element_size()
-    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT // 4
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT // 4
