@@ -48,9 +48,10 @@ class DiskThreadTest : public testing::Test {
     return [this, number] { results_.push_back(number); };
   }
 
-  std::optional<EventLoop> loop_{std::in_place, "test"};
   std::vector<int> results_;            // confined to loop_
   std::unique_ptr<DiskThread> thread_;  // confined to loop_
+  // Ends first: a result may have been posted to it after the last step of a test.
+  std::optional<EventLoop> loop_{std::in_place, "test"};
 };
 
 TEST_F(DiskThreadTest, OwnerEndsWhileTheDiskHangs) {
