@@ -12,13 +12,17 @@ namespace {
 
 struct Stage {
   size_t warm_up_rounds;
-  size_t rounds;
+  size_t min_rounds;
   // Those up to this many times as slow as the fastest stay for the next stage.
   double near;
 };
-constexpr std::array kStages = {Stage{.warm_up_rounds = 1, .rounds = 3, .near = 3},
-                                Stage{.warm_up_rounds = 0, .rounds = 6, .near = 1.3},
-                                Stage{.warm_up_rounds = 0, .rounds = 16, .near = 1}};
+constexpr std::array kStages = {Stage{.warm_up_rounds = 1, .min_rounds = 3, .near = 4},
+                                Stage{.warm_up_rounds = 0, .min_rounds = 6, .near = 1.5},
+                                Stage{.warm_up_rounds = 0, .min_rounds = 16, .near = 1}};
+// A stage has more rounds than it must while they end within this time, which is longer than a
+// scheduler takes to move ranks that share cores.
+constexpr double kShortStageSeconds = 0.1;
+constexpr double kMaxRoundsFactor = 8;
 
 double MedianOf(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -26,10 +30,16 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
+size_t NumRounds(size_t least, double seconds_of_round) {
+  const double min_rounds = static_cast<double>(least);
+  return static_cast<size_t>(
+      std::clamp(kShortStageSeconds / seconds_of_round, min_rounds, min_rounds * kMaxRoundsFactor));
+}
+
 }  // namespace
 
 AlgorithmTrial::AlgorithmTrial(std::vector<Algorithm> candidates)
-    : candidates_(std::move(candidates)) {
+    : candidates_(std::move(candidates)), num_rounds_(kStages.front().min_rounds) {
   PUSHPULL_CHECK(!candidates_.empty());
 }
 
@@ -40,7 +50,7 @@ void AlgorithmTrial::Add(double seconds) {
 }
 
 std::span<double> AlgorithmTrial::due() {
-  const bool is_due = !is_over() && seconds_.size() == kStages[stage_].rounds * candidates_.size();
+  const bool is_due = !is_over() && seconds_.size() == num_rounds_ * candidates_.size();
   return is_due ? std::span(seconds_) : std::span<double>();
 }
 
@@ -58,10 +68,14 @@ void AlgorithmTrial::Conclude() {
   const double near = kStages[stage_].near;
   const bool is_last = ++stage_ == kStages.size();
   candidates_.clear();
+  double seconds_of_round = 0;
   for (const Result& result : results_) {
     if (is_last && !candidates_.empty()) break;
-    if (result.seconds <= near * results_.front().seconds) candidates_.push_back(result.algorithm);
+    if (result.seconds > near * results_.front().seconds) break;
+    candidates_.push_back(result.algorithm);
+    seconds_of_round += result.seconds;
   }
+  if (!is_last) num_rounds_ = NumRounds(kStages[stage_].min_rounds, seconds_of_round);
   num_calls_ = 0;
   seconds_.clear();
 }

@@ -30,7 +30,7 @@ TEST(AlgorithmTrialTest, TheFastestIsChosenAndTheSlowAreGivenUpEarly) {
                                                   {{Algorithm::kRing, 1.1},
                                                    {Algorithm::kTree, 1},
                                                    {Algorithm::kRoot, 2},
-                                                   {Algorithm::kHost, 4}});
+                                                   {Algorithm::kHost, 5}});
 
   EXPECT_EQ(trial.next(), Algorithm::kTree);
   EXPECT_EQ(calls.at(Algorithm::kHost), 4);
@@ -39,6 +39,17 @@ TEST(AlgorithmTrialTest, TheFastestIsChosenAndTheSlowAreGivenUpEarly) {
   ASSERT_EQ(trial.results().size(), 2U);
   EXPECT_EQ(trial.results()[0].algorithm, Algorithm::kTree);
   EXPECT_EQ(trial.results()[1].seconds, 1.1);
+}
+
+TEST(AlgorithmTrialTest, ShortCallsAreTriedInMoreRounds) {
+  AlgorithmTrial short_calls({Algorithm::kRing, Algorithm::kTree});
+  AlgorithmTrial shortest_calls({Algorithm::kRing, Algorithm::kTree});
+
+  // 19 rounds of 5.1 milliseconds take a tenth of a second.
+  EXPECT_EQ(RunTrial(short_calls, {{Algorithm::kRing, 2.6e-3}, {Algorithm::kTree, 2.5e-3}}),
+            (std::map<Algorithm, int>{{Algorithm::kRing, 4 + 19 + 19}, {Algorithm::kTree, 42}}));
+  EXPECT_EQ(RunTrial(shortest_calls, {{Algorithm::kRing, 1e-6}, {Algorithm::kTree, 1.1e-6}}),
+            (std::map<Algorithm, int>{{Algorithm::kRing, 4 + 48 + 128}, {Algorithm::kTree, 180}}));
 }
 
 TEST(AlgorithmTrialTest, AFewDisturbedCallsDoNotCount) {
