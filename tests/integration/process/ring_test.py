@@ -61,7 +61,8 @@ class RingTest(job.JobTestCase):
         self.assertEqual(first, served)
 
     def test_workers_choose_one_algorithm_together(self) -> None:
-        flags = ("--steps", 150, "--values", 50_000, "--optimizer", "sum")
+        # A trial of all seven algorithms takes 7 * (4 + 48 + 128) calls at most.
+        flags = ("--steps", 1300, "--values", 50_000, "--optimizer", "sum")
         for deterministic in (False, True):
             with self.subTest(deterministic=deterministic):
                 started = self.run_job(self.ring_spec(*flags, workers=3, sync={"deterministic": deterministic}),
