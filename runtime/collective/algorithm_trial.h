@@ -9,8 +9,8 @@
 //   sixteen rounds or more             these                      the fastest is chosen
 //
 // In a round every candidate makes one call, so that a disturbance of the machine affects all of
-// them. Medians count. The shorter calls are, the more their times vary, so a stage of short calls
-// has up to eight times as many rounds.
+// them. Medians count. Times of short calls vary more, so their stages have up to eight times as
+// many rounds.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ class AlgorithmTrial {
  private:
   std::vector<Algorithm> candidates_;
   size_t stage_ = 0;
-  size_t num_rounds_;            // of this stage that count
+  size_t num_rounds_;            // of this stage, without those that warm up
   size_t num_calls_ = 0;         // of this stage, those that warm up included
   std::vector<double> seconds_;  // of this stage's calls, by round and candidate
   std::vector<Result> results_;
