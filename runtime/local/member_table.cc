@@ -58,15 +58,13 @@ MemberProcess::MemberProcess(JobRole role,
       events_(events),
       endpoint_{.role = RoleName(role), .index = static_cast<uint32_t>(index)} {}
 
-absl::Status MemberProcess::Start(ProcessSpec spec) {
+absl::Status MemberProcess::Start(const ProcessSpec& spec) {
   if (!log_.is_open()) log_.open(job_.workdir.log_path(name()), std::ios::trunc);
   Reset();
   is_listed_ = false;
   lost_since_.reset();
   final_reason_.reset();
-  const std::string message = job_.workdir.termination_path(name());
-  unlink(message.c_str());  // left by an earlier start
-  spec.environment[kTerminationLogVariable] = message;
+  unlink(job_.workdir.termination_path(name()).c_str());  // left by an earlier start
   started_at_ = job_.loop.Now();
   PUSHPULL_ASSIGN_OR_RETURN(
       process_,

@@ -71,7 +71,7 @@ class MemberProcess {
                     SteadyTime training_began) const;
 
   // Appends what the program prints to its log, a fresh file at the member's first start.
-  absl::Status Start(ProcessSpec spec);
+  absl::Status Start(const ProcessSpec& spec);
   // Takes over what only a worker knows of itself, and kills a worker that the coordinator has lost
   // and that does not end by itself. True: the endpoint has changed.
   bool FollowWorker(const WorkerStatus& worker);

@@ -12,13 +12,29 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/local/gpus.h"
+#include "runtime/local/references.h"
 
 namespace pushpull {
 namespace {
 
 // Every listener gets a free port of its own, so that several jobs fit on one machine.
 constexpr char kAnyPort[] = "127.0.0.1:0";
+
+// What the operator sets in a worker's container after spec.env: `$(NAME)` in command and args may
+// name these, but in the values of spec.env may not.
+constexpr const char* kVariablesOfPods[] = {"PUSHPULL_JOB",
+                                            "PUSHPULL_ROLE",
+                                            "PUSHPULL_INDEX",
+                                            "PUSHPULL_COORDINATOR",
+                                            "PUSHPULL_METRICS_PORT",
+                                            "PUSHPULL_LOG_LEVEL",
+                                            "PUSHPULL_RING",
+                                            "PUSHPULL_GROUP",
+                                            "PUSHPULL_NODE",
+                                            kTlsFolderVariable,
+                                            kTerminationLogVariable};
 
 // A free port at the address where the member is reached.
 std::string AnyPortOf(const std::string& address) {
@@ -46,6 +62,33 @@ absl::StatusOr<std::string> FindProgram(const std::string& name, const LaunchOpt
   }
   return absl::NotFoundError(absl::StrCat(
       "spec.command: program ", name, " is neither beside ", options.program, " nor on PATH"));
+}
+
+using Variables = std::map<std::string, std::string>;
+
+// As in a pod, each may refer to those before it and to no others: not to this shell's.
+Variables UserVariables(const TrainingJob& job) {
+  Variables variables;
+  for (const EnvVar& variable : job.spec.env)
+    variables[variable.name] = ReplaceReferences(variable.value, variables);
+  return variables;
+}
+
+// The words of command and args. `variables`: of the user; `environment`: all of the worker's.
+absl::StatusOr<std::vector<std::string>> WorkerCommand(const LaunchOptions& options,
+                                                       const TrainingJob& job,
+                                                       Variables variables,
+                                                       const Variables& environment) {
+  for (const char* name : kVariablesOfPods) {
+    const auto found = environment.find(name);
+    if (found != environment.end()) variables[name] = found->second;
+  }
+  std::vector<std::string> words;
+  for (const std::vector<std::string>* part : {&job.spec.command, &job.spec.args}) {
+    for (const std::string& word : *part) words.push_back(ReplaceReferences(word, variables));
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(words.front(), FindProgram(words.front(), options));
+  return words;
 }
 
 }  // namespace
@@ -111,15 +154,12 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
                                           int index,
                                           const std::string& coordinator) {
   ProcessSpec spec{.name = absl::StrCat("worker-", index), .environment = options.environment};
-  PUSHPULL_ASSIGN_OR_RETURN(std::string program, FindProgram(job.spec.command.front(), options));
-  spec.command = {std::move(program)};
-  spec.command.insert(spec.command.end(), job.spec.command.begin() + 1, job.spec.command.end());
-  spec.command.insert(spec.command.end(), job.spec.args.begin(), job.spec.args.end());
   if (job.spec.workers.gpus_per_worker > 0 && !options.gpus.empty()) {
     spec.environment["CUDA_VISIBLE_DEVICES"] =
         GpusOfWorker(options.gpus, job.spec.workers.gpus_per_worker, index);
   }
-  for (const EnvVar& variable : job.spec.env) spec.environment[variable.name] = variable.value;
+  const Variables variables = UserVariables(job);
+  for (const auto& [name, value] : variables) spec.environment[name] = value;
   // By default numeric libraries use all cores in each process; workers would compete for them.
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   spec.environment.emplace("OMP_NUM_THREADS",
@@ -141,6 +181,7 @@ absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
   }
   if (job.spec.sync.mode == SyncMode::kAllReduce) spec.environment["PUSHPULL_RING"] = others;
   if (reduces) spec.environment["PUSHPULL_GROUP"] = others;
+  PUSHPULL_ASSIGN_OR_RETURN(spec.command, WorkerCommand(options, job, variables, spec.environment));
   return spec;
 }
 

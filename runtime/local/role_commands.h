@@ -31,6 +31,8 @@ ProcessSpec ServerProcess(const LaunchOptions& options,
                           int index,
                           const std::string& coordinator);
 
+// `$(NAME)` in command, args and the values of spec.env is replaced as in a pod.
+//
 // kNotFound: the program is neither beside `pushpull` nor on PATH.
 absl::StatusOr<ProcessSpec> WorkerProcess(const LaunchOptions& options,
                                           const TrainingJob& job,

@@ -9,6 +9,7 @@
 #include "runtime/base/exit_codes.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/role_commands.h"
 #include "runtime/local/status_rules.h"
@@ -100,11 +101,14 @@ absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
                                    int index,
                                    CoordinatorStart coordinator) {
   const std::string& address = coordinator.recover_at.control;
-  if (role == JobRole::kServer) return ServerProcess(local.options, local.job, index, address);
-  if (role == JobRole::kWorker) return WorkerProcess(local.options, local.job, index, address);
+  LaunchOptions options = local.options;
+  options.environment[kTerminationLogVariable] =
+      local.workdir.termination_path(MemberName(role, index));
+  if (role == JobRole::kServer) return ServerProcess(options, local.job, index, address);
+  if (role == JobRole::kWorker) return WorkerProcess(options, local.job, index, address);
   // A successor listens at its predecessor's address, with a higher term.
   PUSHPULL_ASSIGN_OR_RETURN(coordinator.term, local.workdir.NextTerm());
-  return CoordinatorProcess(local.options, coordinator);
+  return CoordinatorProcess(options, coordinator);
 }
 
 }  // namespace

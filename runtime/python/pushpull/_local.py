@@ -119,7 +119,7 @@ class _Run:
         self._manifest = self.folder / "manifest.json"
         self._manifest.write_text(json.dumps({
             "apiVersion": "pushpull.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": job},
-            "spec": {"command": [*command, str(self.folder)], "servers": {"replicas": servers},
+            "spec": {"command": [word.replace("$", "$$") for word in (*command, str(self.folder))], "servers": {"replicas": servers},
                      "workers": {"replicas": workers}}}))
         self._settings = [f"{field}={json.dumps(value)}" for field, value in (settings or {}).items()]
         self._lines: collections.deque[str] = collections.deque(maxlen=_LINES_KEPT)

@@ -76,7 +76,7 @@ class LauncherTest : public ::testing::Test {
           absl::StrCat(
               "apiVersion: pushpull.dev/v1alpha1\nkind: TrainingJob\n"
               "metadata: {name: fake}\nspec:\n  command: [/bin/sh, -c]\n  args:\n  - |\n    ",
-              absl::StrReplaceAll(script, {{"\n", "\n    "}}),
+              absl::StrReplaceAll(script, {{"\n", "\n    "}, {"$", "$$"}}),
               "\n",
               more));
     StartLauncher();

@@ -156,6 +156,53 @@ TEST(RoleCommandsTest, AWorkersEnvironmentIsMergedInOrder) {
                             Pair("PUSHPULL_LOG_LEVEL", "debug")}));
 }
 
+TEST(RoleCommandsTest, ReferencesInAWorkersCommandAreReplacedAsInAPod) {
+  TrainingJob job = Job();
+  job.spec.command = {"$(SHELL_NAME)", "-c", "$(PUSHPULL_INDEX) of $(PUSHPULL_JOB)"};
+  job.spec.args = {"--lr=$(LR)", "$$(LR)", "$(NO_SUCH_NAME)", "$(PUSHPULL_COORDINATOR)"};
+  job.spec.env = {{.name = "SHELL_NAME", .value = "sh"}, {.name = "LR", .value = "0.25"}};
+
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(Options(), job, 2, "127.0.0.1:7170");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(
+      spec->command,
+      ElementsAre(
+          "/bin/sh", "-c", "2 of fake", "--lr=0.25", "$(LR)", "$(NO_SUCH_NAME)", "127.0.0.1:7170"));
+}
+
+// The kubelet knows the variables of the container, not those of the machine.
+TEST(RoleCommandsTest, AReferenceToAVariableThatNoPodHasStays) {
+  LaunchOptions options = Options();
+  options.environment["PUSHPULL_SHM_PREFIX"] = "prefix";
+  TrainingJob job = Job();
+  job.spec.args = {"$(HOME) $(OMP_NUM_THREADS) $(PUSHPULL_SHM_PREFIX)"};
+
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(options, job, 0, "c");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->command.back(), job.spec.args.back());
+}
+
+TEST(RoleCommandsTest, AVariableMayReferToThoseBeforeIt) {
+  TrainingJob job = Job();
+  job.spec.args = {"$(LATER) $(PATH)"};
+  job.spec.env = {{.name = "BASE", .value = "/data"},
+                  {.name = "DIR", .value = "$(BASE)/$$(BASE)/$(LATER)/$(PUSHPULL_INDEX)"},
+                  {.name = "PATH", .value = "/bin"},
+                  {.name = "BASE", .value = "$(BASE)/new"},
+                  {.name = "LATER", .value = "$(BASE)"}};
+
+  const absl::StatusOr<ProcessSpec> spec = WorkerProcess(Options(), job, 0, "c");
+
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->environment,
+              IsSupersetOf({Pair("BASE", "/data/new"),
+                            Pair("DIR", "/data/$(BASE)/$(LATER)/$(PUSHPULL_INDEX)"),
+                            Pair("LATER", "/data/new")}));
+  EXPECT_EQ(spec->command.back(), "/data/new /bin");
+}
+
 TEST(RoleCommandsTest, AWorkerOfAGroupIsReachedByTheOthersOnThisHost) {
   TrainingJob job = Job();
   job.spec.sync.local_reduce = LocalReduce::kHost;
