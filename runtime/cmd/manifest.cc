@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/status_macros.h"
@@ -58,6 +59,17 @@ absl::StatusOr<TrainingJob> LoadManifest(const std::string& path,
                                          const std::vector<std::string>& overrides) {
   PUSHPULL_ASSIGN_OR_RETURN(ParsedJob parsed, LoadManifest(path, overrides, ""));
   return std::move(parsed.job);
+}
+
+std::string DescribeIgnored(const std::string& path, const ParsedJob& parsed) {
+  return parsed.ignored.empty()
+             ? ""
+             : absl::StrCat(path,
+                            ": uses ",
+                            parsed.is_runtime ? "TrainingRuntime " : "TrainingJob ",
+                            parsed.job.metadata.name,
+                            ", ignores ",
+                            absl::StrJoin(parsed.ignored, ", "));
 }
 
 }  // namespace pushpull

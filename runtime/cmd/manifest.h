@@ -32,4 +32,7 @@ absl::StatusOr<ParsedJob> LoadManifest(const std::string& path,
 absl::StatusOr<TrainingJob> LoadManifest(const std::string& path,
                                          const std::vector<std::string>& overrides);
 
+// "FILE: uses TrainingJob mnist, ignores ConfigMap settings"; empty: the file has nothing else.
+std::string DescribeIgnored(const std::string& path, const ParsedJob& parsed);
+
 }  // namespace pushpull

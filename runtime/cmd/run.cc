@@ -40,6 +40,8 @@ int Run(const RunFlags& flags) {
     return kExitUsage;
   }
   const TrainingJob& job = parsed->job;
+  const std::string ignored = DescribeIgnored(flags.manifest, *parsed);
+  if (!ignored.empty()) std::fprintf(stderr, "pushpull: %s\n", ignored.c_str());
   std::optional<Topology> topology;
   if (!flags.topology.empty()) {
     absl::StatusOr<Topology> loaded = LoadTopology(flags.topology);

@@ -28,7 +28,8 @@ void PrintJson(const ParsedJob& parsed) {
     problems.push_back({{"field", problem.field}, {"text", problem.text}});
   const nlohmann::json result = {{"valid", parsed.problems.empty()},
                                  {"job", parsed.job.metadata.name},
-                                 {"problems", problems}};
+                                 {"problems", problems},
+                                 {"ignored", parsed.ignored}};
   std::printf("%s\n", result.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
@@ -37,6 +38,8 @@ void PrintText(const std::string& path, const ParsedJob& parsed) {
   for (const ManifestProblem& problem : parsed.problems)
     std::fprintf(stderr, "%s: %s\n", path.c_str(), ToString(problem).c_str());
   if (!parsed.problems.empty()) return;
+  const std::string ignored = DescribeIgnored(path, parsed);
+  if (!ignored.empty()) std::fprintf(stderr, "%s\n", ignored.c_str());
   const std::string& runtime = parsed.job.spec.runtime_ref;
   if (parsed.is_runtime || !runtime.empty()) {
     std::printf("%s: valid as far as it goes: %s %s%s%s\n",
@@ -78,7 +81,9 @@ void AddValidateCommand(CLI::App& app, int& exit_code) {
       "--runtime", flags->runtime, "File with the TrainingRuntime that spec.runtimeRef names");
   command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
       ->allow_extra_args(false);
-  command->add_flag("--json", flags->is_json, "As JSON: valid, job, problems with field and text");
+  command->add_flag("--json",
+                    flags->is_json,
+                    "As JSON: valid, job, problems with field and text, ignored documents");
   command->callback([flags, &exit_code] { exit_code = Validate(*flags); });
 }
 

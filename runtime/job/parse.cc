@@ -9,22 +9,28 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/job/decode.h"
+#include "runtime/job/documents.h"
 #include "runtime/job/override.h"
 #include "runtime/job/training_runtime.h"
 #include "runtime/job/tree.h"
 #include "runtime/job/validate.h"
-#include "runtime/job/yaml_reader.h"
 
 namespace pushpull {
 namespace {
 
-std::optional<Tree> ReadWithOverrides(absl::string_view text,
-                                      std::span<const std::string> overrides,
-                                      Problems& problems) {
-  std::optional<Tree> tree = ReadYaml(text, problems);
-  if (!tree.has_value()) return tree;
-  for (const std::string& assignment : overrides) ApplyOverride(assignment, *tree, problems);
-  return tree;
+constexpr absl::string_view kJobs[] = {kTrainingJobKind};
+constexpr absl::string_view kRuntimes[] = {kTrainingRuntimeKind};
+constexpr absl::string_view kJobsAndRuntimes[] = {kTrainingJobKind, kTrainingRuntimeKind};
+
+std::optional<ManifestDocument> ReadWithOverrides(absl::string_view text,
+                                                  std::span<const absl::string_view> kinds,
+                                                  std::span<const std::string> overrides,
+                                                  Problems& problems) {
+  std::optional<ManifestDocument> document = TakeDocument(text, kinds, problems);
+  if (!document.has_value()) return document;
+  for (const std::string& assignment : overrides)
+    ApplyOverride(assignment, document->tree, problems);
+  return document;
 }
 
 TrainingJob JobFrom(const Tree& tree, Problems& problems) {
@@ -46,13 +52,13 @@ TrainingJob RuntimeFrom(const Tree& tree, Problems& problems) {
 // Problems of the runtime itself are reported as the runtime's, not at each field of the job.
 std::optional<Tree> ReadRuntime(absl::string_view text, std::string& name, Problems& problems) {
   Problems own;
-  std::optional<Tree> tree = ReadYaml(text, own);
-  if (tree.has_value()) name = RuntimeFrom(*tree, own).metadata.name;
+  const std::optional<ManifestDocument> document = TakeDocument(text, kRuntimes, own);
+  if (document.has_value()) name = RuntimeFrom(document->tree, own).metadata.name;
   const std::vector<ManifestProblem> found = own.Take();
   for (const ManifestProblem& problem : found)
     problems.Add("spec.runtimeRef", absl::StrCat("its runtime: ", ToString(problem)));
   if (!found.empty()) return std::nullopt;
-  const Tree* spec = FindField(*tree, "spec");
+  const Tree* spec = FindField(document->tree, "spec");
   return spec == nullptr ? MakeTree(Tree::Kind::kObject) : *spec;
 }
 
@@ -61,8 +67,11 @@ std::optional<Tree> ReadRuntime(absl::string_view text, std::string& name, Probl
 ParsedJob ParseTrainingJob(absl::string_view text, std::span<const std::string> overrides) {
   Problems problems;
   ParsedJob parsed;
-  const std::optional<Tree> tree = ReadWithOverrides(text, overrides, problems);
-  if (tree.has_value()) parsed.job = JobFrom(*tree, problems);
+  std::optional<ManifestDocument> document = ReadWithOverrides(text, kJobs, overrides, problems);
+  if (document.has_value()) {
+    parsed.job = JobFrom(document->tree, problems);
+    parsed.ignored = std::move(document->ignored);
+  }
   parsed.problems = problems.Take();
   return parsed;
 }
@@ -72,8 +81,11 @@ ParsedJob ParseTrainingJob(absl::string_view text,
                            absl::string_view runtime) {
   Problems problems;
   ParsedJob parsed;
-  const std::optional<Tree> tree = ReadWithOverrides(text, overrides, problems);
-  if (tree.has_value()) parsed.job = JobFrom(*tree, problems);
+  std::optional<ManifestDocument> document = ReadWithOverrides(text, kJobs, overrides, problems);
+  if (document.has_value()) {
+    parsed.job = JobFrom(document->tree, problems);
+    parsed.ignored = std::move(document->ignored);
+  }
   const std::string wanted = parsed.job.spec.runtime_ref;
   if (problems.empty() && wanted.empty())
     problems.Add("spec.runtimeRef", "must be set: a runtime is given");
@@ -85,11 +97,11 @@ ParsedJob ParseTrainingJob(absl::string_view text,
                  absl::StrCat("is ", Quoted(wanted), ", the runtime given is ", Quoted(name)));
   }
   if (problems.empty()) {
-    const Tree merged = MergeRuntime(*runtime_spec, *tree);
+    const Tree merged = MergeRuntime(*runtime_spec, document->tree);
     parsed.merged = ToJson(merged);
     parsed.job = JobFrom(merged, problems);
     parsed.problems = problems.Take();
-    NameRuntime(name, *runtime_spec, *tree, parsed.problems);
+    NameRuntime(name, *runtime_spec, document->tree, parsed.problems);
     return parsed;
   }
   parsed.problems = problems.Take();
@@ -98,11 +110,14 @@ ParsedJob ParseTrainingJob(absl::string_view text,
 
 ParsedJob ParseManifest(absl::string_view text, std::span<const std::string> overrides) {
   Problems problems;
-  const std::optional<Tree> tree = ReadWithOverrides(text, overrides, problems);
-  const Tree* kind = tree.has_value() ? FindField(*tree, "kind") : nullptr;
+  std::optional<ManifestDocument> document =
+      ReadWithOverrides(text, kJobsAndRuntimes, overrides, problems);
+  const Tree* kind = document.has_value() ? FindField(document->tree, "kind") : nullptr;
   if (kind == nullptr || kind->text != kTrainingRuntimeKind)
     return ParseTrainingJob(text, overrides);
-  ParsedJob parsed{.job = RuntimeFrom(*tree, problems), .problems = {}, .is_runtime = true};
+  ParsedJob parsed{.job = RuntimeFrom(document->tree, problems),
+                   .is_runtime = true,
+                   .ignored = std::move(document->ignored)};
   parsed.problems = problems.Take();
   return parsed;
 }

@@ -17,14 +17,16 @@ namespace pushpull {
 
 struct ParsedJob {
   TrainingJob job;  // valid only without problems
-  std::vector<ManifestProblem> problems;
+  std::vector<ManifestProblem> problems = {};
   // The manifest is that of a TrainingRuntime, and `job` has what it sets for jobs.
   bool is_runtime = false;
   // For a job that was merged with its runtime: the merged manifest, as JSON. Otherwise empty.
   std::string merged = {};
+  // The text's other documents, which have no effect (documents.h).
+  std::vector<std::string> ignored = {};
 };
 
-// Reads a manifest in YAML or JSON.
+// Reads a manifest in YAML or JSON; of a text with several documents, the one TrainingJob.
 //
 // text:      any bytes; at most kManifestBytesMax are read.
 // overrides: `PATH=VALUE` each, applied in order before anything is checked, see override.h.

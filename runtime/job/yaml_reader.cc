@@ -83,11 +83,14 @@ Extent ExtentOf(const Tree& tree) {
 // and levels checked as they arrive; past a bound all further events are ignored.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(Problems& problems) : problems_(problems) {}
+  // `num_values`: those of the documents before it.
+  TreeBuilder(size_t num_values, Problems& problems)
+      : problems_(problems), num_values_(num_values) {}
 
   // The document's tree; valid only if building has not failed.
   Tree& tree() { return root_; }
   bool has_failed() const { return has_failed_; }
+  size_t num_values() const { return num_values_; }
   const YAML::Mark& start() const { return start_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override { start_ = mark; }
@@ -140,7 +143,7 @@ class TreeBuilder : public YAML::EventHandler {
   YAML::Mark start_;
   std::vector<Frame> open_;  // outermost first
   absl::flat_hash_map<YAML::anchor_t, Tree> anchored_;
-  size_t num_values_ = 0;
+  size_t num_values_;
   bool has_failed_ = false;
 };
 
@@ -261,34 +264,53 @@ void AddSyntaxProblem(const YAML::Exception& error, absl::string_view text, Prob
           "not valid YAML: ", error.msg, has_tab ? "; indent with spaces, not with tabs" : ""));
 }
 
-// The document that is not empty, if there is one.
-std::optional<Tree> ReadDocument(std::istream& text, Problems& problems) {
+void AddAll(const std::vector<ManifestProblem>& more, Problems& problems) {
+  for (const ManifestProblem& problem : more) problems.Add(problem.field, problem.text);
+}
+
+std::optional<std::vector<YamlDocument>> ReadDocuments(std::istream& text, Problems& problems) {
   YAML::Parser parser(text);
-  std::optional<Tree> document;
+  std::vector<YamlDocument> documents;
+  size_t num_values = 0;
   int last_start = -1;
   while (true) {
-    TreeBuilder builder(problems);
-    if (!parser.HandleNextDocument(builder)) break;
+    Problems own;
+    TreeBuilder builder(num_values, own);
+    if (!parser.HandleNextDocument(builder)) return documents;
     // At input that it cannot use, the parser finds empty documents for ever.
     if (builder.start().pos == last_start) {
       problems.Add(Place(builder.start()), "not valid YAML: unexpected character");
       return std::nullopt;
     }
     last_start = builder.start().pos;
-    if (builder.has_failed()) return std::nullopt;
-    if (builder.tree().kind == Tree::Kind::kNull) continue;
-    if (document.has_value()) {
-      problems.Add(Place(builder.start()), "another document starts here, a manifest is one");
+    num_values = builder.num_values();
+    if (builder.has_failed()) {
+      AddAll(own.Take(), problems);
       return std::nullopt;
     }
-    document = std::move(builder.tree());
+    if (builder.tree().kind == Tree::Kind::kNull) continue;
+    documents.push_back({.tree = std::move(builder.tree()),
+                         .place = Place(builder.start()),
+                         .problems = own.Take()});
   }
-  return document.has_value() ? std::move(document) : Tree{};
 }
 
 }  // namespace
 
 std::optional<Tree> ReadYaml(absl::string_view text, Problems& problems) {
+  std::optional<std::vector<YamlDocument>> documents = ReadYamlDocuments(text, problems);
+  if (!documents.has_value()) return std::nullopt;
+  if (documents->empty()) return Tree{};
+  if (documents->size() > 1) {
+    problems.Add((*documents)[1].place, "another document starts here, only one is expected");
+    return std::nullopt;
+  }
+  AddAll(documents->front().problems, problems);
+  return std::move(documents->front().tree);
+}
+
+std::optional<std::vector<YamlDocument>> ReadYamlDocuments(absl::string_view text,
+                                                           Problems& problems) {
   if (text.size() > kManifestBytesMax) {
     constexpr absl::string_view kText = "is larger than $0 bytes, has $1; is it a manifest?";
     problems.Add("", absl::Substitute(kText, kManifestBytesMax, text.size()));
@@ -297,7 +319,7 @@ std::optional<Tree> ReadYaml(absl::string_view text, Problems& problems) {
   if (!IsText(text, problems)) return std::nullopt;
   try {
     std::istringstream stream{std::string(text)};
-    return ReadDocument(stream, problems);
+    return ReadDocuments(stream, problems);
   } catch (const YAML::Exception& error) {
     AddSyntaxProblem(error, text, problems);
   } catch (const std::exception& error) {

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -21,8 +23,19 @@ namespace pushpull {
 inline constexpr size_t kManifestBytesMax = size_t{1} << 18;
 inline constexpr size_t kManifestDepthMax = 64;
 // Counts a value again for every anchor around it and every alias to it, so that a few lines of
-// aliases to aliases cannot become billions of values.
+// aliases to aliases cannot become billions of values. For all documents of a text together.
 inline constexpr size_t kManifestValuesMax = 100'000;
+
+struct YamlDocument {
+  Tree tree;
+  std::string place;                      // where it starts: "line 3, column 1"
+  std::vector<ManifestProblem> problems;  // keys given twice, keys that are no strings
+};
+
+// The documents in `text` that are not empty. Adds a problem and returns nothing if the text cannot
+// be read to its end (syntax errors by line and column). Does not throw.
+std::optional<std::vector<YamlDocument>> ReadYamlDocuments(absl::string_view text,
+                                                           Problems& problems);
 
 // The one document in `text`; a null tree if the text is empty. Adds a problem for everything that
 // is wrong with the text (syntax errors by line and column, a duplicate key by its path). Returns

@@ -42,6 +42,15 @@ class RunTest(job.JobTestCase):
         report = started.report()
         self.assertEqual((report["steps"], report["workers"], report["servers"]), (50, 1, 3))
 
+    def test_the_job_among_other_documents_of_a_file_runs(self) -> None:
+        manifest = self.write_manifest(self.spec("--steps", 50, servers=1, workers=1))
+        manifest.write_text("kind: ConfigMap\nmetadata: {name: settings}\n---\n" + manifest.read_text())
+
+        started = self.start(job.PUSHPULL, "run", manifest, "--workdir", self.folder / "several")
+
+        self.assertEqual(started.wait(60), 0, started.output)
+        self.assertIn(f"{manifest}: uses TrainingJob {self.job_name}, ignores ConfigMap settings\n", started.output)
+
     def test_report_has_every_key(self) -> None:
         started = self.run_job(self.spec("--steps", 100),
                                "--set", "spec.servers.replicas=4",

@@ -259,5 +259,18 @@ TEST(ParseTrainingJobTest, EveryProblemIsOnePrintableLine) {
   }
 }
 
+TEST(ParseManifestTest, AFileMayHaveTheRuntimeThatItsJobNames) {
+  const std::string text = absl::StrCat(
+      "{apiVersion: pushpull.dev/v1alpha1, kind: TrainingRuntime, metadata: {name: gpu}, spec: "
+      "{image: i}}\n---\n{apiVersion: pushpull.dev/v1alpha1, kind: TrainingJob, metadata: {name: "
+      "job}, spec: {runtimeRef: {name: gpu}}}\n");
+
+  const ParsedJob parsed = ParseTrainingJob(text, {}, text);
+
+  EXPECT_THAT(parsed.problems, IsEmpty());
+  EXPECT_EQ(parsed.job.spec.image, "i");
+  EXPECT_THAT(parsed.ignored, ElementsAre("TrainingRuntime gpu"));
+}
+
 }  // namespace
 }  // namespace pushpull

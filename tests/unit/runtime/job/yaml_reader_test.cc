@@ -53,6 +53,50 @@ TEST(ReadYamlTest, EmptyDocumentsAndByteOrderMarksDoNotCount) {
   EXPECT_EQ(Read("\xEF\xBB\xBF---\na: 1\n---\n"), R"({"a":1})");
 }
 
+TEST(ReadYamlTest, ASecondDocumentIsRefusedWhereItStarts) {
+  EXPECT_EQ(Read("a: 1\n---\nb: 2\n"),
+            "line 2, column 1: another document starts here, only one is expected\n");
+}
+
+TEST(ReadYamlTest, AllDocumentsTogetherHaveABoundedNumberOfValues) {
+  std::string text =
+      "a: &a [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\n";
+  absl::StrAppend(&text, "c: &c [*b, *b, *b, *b, *b, *b, *b, *b]\nd: [*c, *c, *c, *c, *c]\n---\n");
+  Problems none;
+  Problems problems;
+
+  const auto few = ReadYamlDocuments(text, none);
+  const auto many = ReadYamlDocuments(absl::StrCat(text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text,
+                                                   text),
+                                      problems);
+
+  EXPECT_TRUE(few.has_value() && none.empty());
+  EXPECT_FALSE(many.has_value());
+  EXPECT_THAT(ToString(problems.Take().at(0)), HasSubstr("has more than 100000 values"));
+}
+
 TEST(ReadYamlTest, RefusesTextAboveTheLimitWithoutReadingIt) {
   const std::string text(kManifestBytesMax + 1, '[');
 
