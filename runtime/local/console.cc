@@ -51,7 +51,8 @@ Console::Console(bool shows_progress)
 
 void Console::Print(const std::string& line) {
   ClearProgressLine();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  const std::string text = line + "\n";  // written at once, and whole: a program may print NUL
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void Console::PrintProgress(const std::string& line) {

@@ -24,8 +24,26 @@ namespace {
 
 // A line longer than this is passed on in pieces.
 constexpr size_t kLineBytesMax = 16 * 1024;
+// Text without an end of line is passed on after this time: a progress bar ends its line once in an
+// epoch. Of what the program has overwritten meanwhile, only the last is passed on.
+constexpr Duration kPartPeriod = std::chrono::seconds(1);
 // Reads per wake-up: a program that never stops printing must not monopolize the loop.
 constexpr int kReadsMax = 8;
+
+// How many bytes of a line a terminal would no longer show, because '\r' has begun it again.
+size_t OverwrittenBytes(const std::string& line) {
+  const size_t last = line.find_last_not_of('\r');
+  if (last == std::string::npos) return line.empty() ? 0 : line.size() - 1;
+  const size_t begun = line.rfind('\r', last);
+  return begun == std::string::npos ? 0 : begun + 1;
+}
+
+// The line as a terminal shows it: without what was overwritten, and without the '\r' before an end
+// of line.
+std::string Shown(const std::string& line) {
+  const std::string text = line.substr(OverwrittenBytes(line));
+  return text.substr(0, text.find('\r'));
+}
 
 struct PipeEnds {
   FileDescriptor read;
@@ -157,6 +175,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const ProcessS
 }
 
 ChildProcess::~ChildProcess() {
+  loop_.Cancel(part_timer_);
   for (const FileDescriptor* fd : {&pidfd_, &output_, &ready_}) {
     if (fd->is_open()) loop_.Unwatch(fd->get());
   }
@@ -206,26 +225,42 @@ void ChildProcess::OnOutput() {
       break;
     }
     output_rest_.append(buffer.data(), static_cast<size_t>(got));
-    EmitLines(false);
+    PassLines();
   }
 }
 
-void ChildProcess::EmitLines(bool is_last) {
+void ChildProcess::PassLines() {
   size_t begin = 0;
-  while (true) {
-    const size_t end = output_rest_.find('\n', begin);
-    if (end != std::string::npos) {
-      events_.on_output(output_rest_.substr(begin, end - begin));
-      begin = end + 1;
-    } else if (output_rest_.size() - begin > kLineBytesMax) {
-      events_.on_output(output_rest_.substr(begin, kLineBytesMax));
-      begin += kLineBytesMax;
-    } else {
-      break;
-    }
-  }
+  for (size_t end = 0; (end = output_rest_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    PassLine(output_rest_.substr(begin, end - begin));
   output_rest_.erase(0, begin);
-  if (is_last && !output_rest_.empty()) events_.on_output(std::exchange(output_rest_, ""));
+  output_rest_.erase(0, OverwrittenBytes(output_rest_));
+  while (output_rest_.size() > kLineBytesMax) {
+    has_passed_part_ = true;
+    events_.on_output(output_rest_.substr(0, kLineBytesMax));
+    output_rest_.erase(0, kLineBytesMax);
+  }
+  if (output_rest_.empty()) {
+    loop_.Cancel(std::exchange(part_timer_, 0));
+  } else if (part_timer_ == 0) {
+    part_timer_ = loop_.RunAfter(kPartPeriod, [this] { PassPart(); });
+  }
+}
+
+void ChildProcess::PassLine(const std::string& line) {
+  const std::string text = Shown(line);
+  const bool is_end_of_part = std::exchange(has_passed_part_, false) && text.empty();
+  if (!is_end_of_part) events_.on_output(text);
+}
+
+void ChildProcess::PassPart() {
+  part_timer_ = 0;
+  const std::string text = Shown(output_rest_);
+  // A bar that was wiped out, or the indentation of what comes next.
+  if (text.find_first_not_of(' ') == std::string::npos) return;
+  output_rest_.clear();
+  has_passed_part_ = true;
+  events_.on_output(text);
 }
 
 void ChildProcess::OnReady() {
@@ -254,7 +289,8 @@ void ChildProcess::OnExit() {
   OnOutput();
   if (output_.is_open()) loop_.Unwatch(output_.get());
   output_.Reset();
-  EmitLines(true);
+  loop_.Cancel(part_timer_);
+  PassPart();
   const bool has_exited = info.si_code == CLD_EXITED;
   events_.on_end(
       {.exit_code = has_exited ? info.si_status : 0, .signal = has_exited ? 0 : info.si_status});

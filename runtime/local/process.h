@@ -43,9 +43,11 @@ struct ProcessEvents {
   // Before the program begins, so that the group is known before the program can do anything. May
   // be empty.
   std::function<void(pid_t group)> on_forked;
-  std::function<void(const std::string& line)> on_output;  // stdout and stderr, by lines
-  std::function<void(const std::string& line)> on_ready;   // the line on its ready descriptor
-  std::function<void(const ProcessEnd&)> on_end;           // once, after the last line
+  // stdout and stderr, by lines as a terminal shows them: what a carriage return has overwritten
+  // within a second is left out. A line without end is passed on after a second or 16 KiB.
+  std::function<void(const std::string& line)> on_output;
+  std::function<void(const std::string& line)> on_ready;  // the line on its ready descriptor
+  std::function<void(const ProcessEnd&)> on_end;          // once, after the last line
 };
 
 // Thread-confined to the loop. The process dies with this one (PR_SET_PDEATHSIG); the guardian
@@ -80,7 +82,10 @@ class ChildProcess {
   void OnOutput();
   void OnReady();
   void OnExit();
-  void EmitLines(bool is_last);
+  void PassLines();
+  void PassLine(const std::string& line);
+  // Passes on an unfinished line.
+  void PassPart();
 
   const pid_t pid_;
   EventLoop& loop_;
@@ -89,7 +94,9 @@ class ChildProcess {
   FileDescriptor pidfd_;
   FileDescriptor output_;
   FileDescriptor ready_;
-  std::string output_rest_;  // an unfinished line
+  std::string output_rest_;            // an unfinished line
+  bool has_passed_part_ = false;       // of the line that is in progress
+  EventLoop::TimerId part_timer_ = 0;  // 0: none
   std::string ready_text_;
 };
 

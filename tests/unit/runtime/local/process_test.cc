@@ -97,6 +97,40 @@ TEST_F(ChildProcessTest, ALineWithoutEndComesInPieces) {
   EXPECT_EQ(bytes, 100000u);
 }
 
+TEST_F(ChildProcessTest, AProgressBarIsSeenWhileItsLineIsUnfinished) {
+  StartShell("printf '\\rbar 1\\rbar 2'; exec sleep 1000");
+
+  EXPECT_EQ(recorder_.AwaitLine("bar"), "bar 2");
+}
+
+TEST_F(ChildProcessTest, LinesAreAsATerminalShowsThem) {
+  StartShell(
+      "printf 'windows\\r\\n\\r\\nbar 1\\rbar 2\\r\\n'; printf '\\rbar 3\\r     "
+      "\\rmessage\\n\\rend\\r'");
+  recorder_.AwaitEnd();
+
+  EXPECT_THAT(recorder_.lines(), ElementsAre("windows", "", "bar 2", "message", "end"));
+}
+
+TEST_F(ChildProcessTest, TheEndOfAPartIsNoLineOfItsOwn) {
+  StartShell(
+      "trap 'printf \"\\n\\nend\\n\"; exit' USR1; printf 'part: '; "
+      "while :; do sleep 1000 & wait; done");
+  EXPECT_EQ(recorder_.AwaitLine("part"), "part: ");
+
+  RunOn(loop_, [this] { process_->Signal(SIGUSR1); });
+  recorder_.AwaitEnd();
+
+  EXPECT_THAT(recorder_.lines(), ElementsAre("part: ", "", "end"));
+}
+
+TEST_F(ChildProcessTest, BytesThatAreNoTextArePassedOn) {
+  StartShell("head -c 2000000 /dev/zero | tr '\\0' x; printf '\\nlatin-1: \\351\\377\\000 end\\n'");
+  recorder_.AwaitEnd();
+
+  EXPECT_EQ(recorder_.lines().back(), std::string("latin-1: \xe9\xff\0 end", 16));
+}
+
 TEST_F(ChildProcessTest, AFloodOfOutputLeavesTheLoopToOthers) {
   StartShell("yes");
   recorder_.AwaitLine("");
