@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -10,8 +12,40 @@
 
 namespace pushpull {
 
+namespace {
+
+// Which numbers are held by a FileDescriptor; those above the bound are not followed. Static, so
+// that a forked process can read it whatever other threads were doing.
+constexpr int kFollowedMax = 1 << 16;
+std::array<std::atomic<bool>, kFollowedMax> is_held;
+
+void SetHeld(int fd, bool held) {
+  if (fd >= 0 && fd < kFollowedMax)
+    is_held[static_cast<size_t>(fd)].store(held, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+FileDescriptor::FileDescriptor(int fd) : fd_(fd) {
+  SetHeld(fd_, true);
+}
+
+int FileDescriptor::Release() {
+  SetHeld(fd_, false);
+  return std::exchange(fd_, -1);
+}
+
 void FileDescriptor::Reset() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  const int fd = Release();  // before the number is free for others
+  if (fd >= 0) close(fd);
+}
+
+void CloseDescriptorsOfParent() {
+  for (int fd = 0; fd < kFollowedMax; ++fd) {
+    if (!is_held[static_cast<size_t>(fd)].load(std::memory_order_relaxed)) continue;
+    SetHeld(fd, false);
+    close(fd);
+  }
 }
 
 absl::Status StatusFromErrno(int error, absl::string_view what) {

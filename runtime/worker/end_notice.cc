@@ -20,6 +20,7 @@ namespace {
 
 // One per process, as signals are.
 struct Notice {
+  const pid_t owner = getpid();
   std::atomic<bool> has_come = false;
   // Readable once the notice has arrived; never read, so that every loop sees it.
   const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -27,13 +28,25 @@ struct Notice {
   int users ABSL_GUARDED_BY(mu) = 0;
 };
 
-Notice& TheNotice() {
-  static Notice notice;
+// Never destroyed: a signal may come at any time.
+std::atomic<Notice*>& NoticeOfProcess() {
+  static std::atomic<Notice*> notice = new Notice;
   return notice;
 }
 
+Notice& TheNotice() {
+  return *NoticeOfProcess();
+}
+
+void GiveSigtermBack();
+
 // Does only what is allowed in a signal handler. TheNotice exists before the handler does.
 void OnTerm(int signal, siginfo_t* info, void* /*context*/) {
+  if (TheNotice().owner != getpid()) {  // forked, and not yet past LeaveToParent
+    GiveSigtermBack();
+    raise(signal);  // comes when this handler has returned
+    return;
+  }
   const bool is_urgent = info->si_code == SI_QUEUE && info->si_value.sival_int == kUrgent;
   if (TheNotice().has_come.exchange(true) || is_urgent) _exit(ExitCodeOf(signal));
   const int before = errno;
@@ -82,6 +95,12 @@ EndNotice::EndNotice(EventLoop& loop, std::function<void()> on_notice) : loop_(l
     };
     PUSHPULL_CHECK(loop.Watch(event->get(), EPOLLIN, on_ready).ok());
   });
+}
+
+void EndNotice::LeaveToParent() {
+  GiveSigtermBack();
+  close(TheNotice().event);
+  NoticeOfProcess() = new Notice;
 }
 
 EndNotice::~EndNotice() {

@@ -26,6 +26,10 @@ class EndNotice {
   EndNotice(const EndNotice&) = delete;
   EndNotice& operator=(const EndNotice&) = delete;
 
+  // For a process that was just forked: SIGTERM ends it again, and no longer notifies its parent,
+  // whose objects must not be used. A job that it joins itself has a notice of its own.
+  static void LeaveToParent();
+
  private:
   EventLoop& loop_;
   // One per object: a loop watches a descriptor once, and several of these may share a loop.

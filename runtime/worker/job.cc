@@ -3,6 +3,8 @@
 // A worker's Job in a real process: one thread for everything that arrives, sockets, gRPC, metrics.
 #include "pushpull/job.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <optional>
 #include <random>
@@ -11,7 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/base/check.h"
 #include "runtime/base/event_loop.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/host_port.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
@@ -242,11 +246,24 @@ class RunningJob final : public Job {
   std::optional<EndNotice> end_notice_;
 };
 
+// A process that a worker forks is no member: it must not hold the worker's connections open, nor
+// pass its signals on.
+void LeaveMembershipToParent() {
+  EndNotice::LeaveToParent();
+  CloseDescriptorsOfParent();
+}
+
+void KeepForkedProcessesOut() {
+  static const int failed = pthread_atfork(nullptr, nullptr, LeaveMembershipToParent);
+  PUSHPULL_CHECK(failed == 0);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Job>> Job::Join(const JobOptions& options, Deadline deadline) {
   const Log log(ToString(options.worker), options.log_level);
   PUSHPULL_ASSIGN_OR_RETURN(auto tls, MemberTls::Open(options.tls_folder, log));
+  KeepForkedProcessesOut();
   auto job = std::make_unique<RunningJob>(options, std::move(tls), log);
   PUSHPULL_RETURN_IF_ERROR(job->Start(deadline));
   return job;

@@ -2,6 +2,7 @@
 #include "runtime/base/file_descriptor.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,6 +29,26 @@ TEST(FileDescriptorTest, ClosesWhenDestroyed) {
   { const FileDescriptor owner(fd); }
 
   EXPECT_FALSE(IsOpen(fd));
+}
+
+TEST(FileDescriptorTest, AForkedProcessClosesWhatItsParentHolds) {
+  const FileDescriptor held(Open());
+  FileDescriptor released(Open());
+  const int other = released.Release();
+  FileDescriptor moved(Open());
+  const FileDescriptor to = std::move(moved);
+
+  const pid_t child = fork();
+  if (child == 0) {
+    CloseDescriptorsOfParent();
+    _exit(!IsOpen(held.get()) && !IsOpen(to.get()) && IsOpen(other) ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(IsOpen(held.get()) && IsOpen(to.get()));
+  close(other);
 }
 
 TEST(FileDescriptorTest, MovesItsOwnership) {

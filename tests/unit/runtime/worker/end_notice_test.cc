@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/end_notice.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
+#include <future>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -130,6 +133,57 @@ TEST_F(EndNoticeTest, LaterJobReceivesAnEarlierNotice) {
         const EndNotice first(loop, [] {});
         raise(SIGTERM);
         RunProgram([] {});
+      },
+      testing::ExitedWithCode(kWasTold),
+      "");
+}
+
+// Ends with kWasNotTold if a forked process ends at its SIGTERM, without telling this one.
+[[noreturn]] void RunForkedProgram(bool leaves) {
+  EventLoop loop("loop");
+  std::atomic<bool> was_told = false;
+  const EndNotice notice(loop, [&] { was_told = true; });
+  const pid_t child = fork();
+  if (child == 0) {
+    if (leaves) EndNotice::LeaveToParent();
+    raise(SIGTERM);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  // The loop has seen all events of before by the end of its second round.
+  for (int round = 0; round < 2; ++round) {
+    std::promise<void> done;
+    loop.Post([&] { done.set_value(); });
+    done.get_future().wait();
+  }
+  const bool has_ended = WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
+  _exit(has_ended && !was_told ? kWasNotTold : kWasTold);
+}
+
+TEST_F(EndNoticeTest, AForkedProcessEndsAtSigtermAndTellsNobody) {
+  EXPECT_EXIT(RunForkedProgram(true), testing::ExitedWithCode(kWasNotTold), "");
+}
+
+TEST_F(EndNoticeTest, AForkedProcessEndsAtSigtermFromItsFirstMoment) {
+  EXPECT_EXIT(RunForkedProgram(false), testing::ExitedWithCode(kWasNotTold), "");
+}
+
+// As a program that forks before it joins.
+TEST_F(EndNoticeTest, AForkedProcessMayHaveANoticeOfItsOwn) {
+  EXPECT_EXIT(
+      {
+        EventLoop loop("loop");
+        const EndNotice first(loop, [] {});
+        raise(SIGTERM);
+        const pid_t child = fork();
+        if (child == 0) {
+          EndNotice::LeaveToParent();
+          RunProgram([] { raise(SIGTERM); });
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : kWasNotTold);
       },
       testing::ExitedWithCode(kWasTold),
       "");
