@@ -21,9 +21,14 @@ using JoinResult = absl::StatusOr<std::unique_ptr<Job>>;
 // wants; after Ctrl-C the last attempt ends by itself.
 constexpr Duration kJoinAttempt = std::chrono::seconds(3);
 
+struct AbandonedAttempt {
+  std::future<JoinResult> joined;
+  pid_t owner = getpid();  // a forked process does not have its thread
+};
+
 // One list per process; used with the interpreter lock held.
-std::vector<std::future<JoinResult>>& AbandonedAttempts() {
-  static auto* attempts = new std::vector<std::future<JoinResult>>;
+std::vector<AbandonedAttempt>& AbandonedAttempts() {
+  static auto* attempts = new std::vector<AbandonedAttempt>;
   return *attempts;
 }
 
@@ -40,7 +45,7 @@ std::vector<JobAtExit>& JobsAtExit() {
 JoinResult JoinOnce(const JobOptions& options, Deadline deadline) {
   std::future<JoinResult> joined =
       std::async(std::launch::async, [options, deadline] { return Job::Join(options, deadline); });
-  WaitInSlices(joined, [&] { AbandonedAttempts().push_back(std::move(joined)); });
+  WaitInSlices(joined, [&] { AbandonedAttempts().push_back({std::move(joined)}); });
   return joined.get();
 }
 
@@ -96,6 +101,10 @@ bool Overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 }
 
 }  // namespace
+
+void OpenJob::End() {
+  owner == getpid() ? job.reset() : static_cast<void>(job.release());
+}
 
 // ---- a handle ----
 
@@ -413,8 +422,9 @@ void PythonJob::CloseAtExit() {
 }
 
 void EndJobs() {
-  for (const JobAtExit& last : JobsAtExit()) last.open->job.reset();
-  AbandonedAttempts().clear();
+  for (const JobAtExit& last : JobsAtExit()) last.open->End();
+  std::erase_if(AbandonedAttempts(),
+                [](const AbandonedAttempt& attempt) { return attempt.owner == getpid(); });
 }
 
 }  // namespace pushpull::python

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <map>
@@ -22,7 +23,16 @@ namespace pushpull::python {
 // Shared with the arrays of PythonJob::Buffer, whose memory belongs to the job. Empty once the job
 // is closed.
 struct OpenJob {
+  explicit OpenJob(std::unique_ptr<Job> joined) : job(std::move(joined)) {}
+  ~OpenJob() { End(); }
+  OpenJob(const OpenJob&) = delete;
+  OpenJob& operator=(const OpenJob&) = delete;
+  // Ends the membership. In a forked process it leaves the job to the parent: the job's threads,
+  // for which this would wait, are not there.
+  void End();
+
   std::unique_ptr<Job> job;
+  const pid_t owner = getpid();
 };
 
 // How a tensor is registered, apart from its name and value. Names are those of docs/interfaces.md.

@@ -35,6 +35,24 @@ spec:
     rules: [{{role: Worker, exitCodes: {{in: [3]}}, action: FailJob}}]
 """
 
+# What it starts imports it again.
+UNGUARDED = """
+import multiprocessing
+import numpy
+import pushpull
+job = pushpull.init()
+child = multiprocessing.get_context("spawn").Process(target=print)
+child.start()
+child.join()
+assert child.exitcode == 1
+value = numpy.zeros(1, "f")
+job.store.register("w", value, reduce="sum")
+job.start()
+job.store.push_pull("w", numpy.ones(1, "f")).wait()
+assert value[0] == 1
+job.end()
+"""
+
 
 def run(*command: object, **arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -126,6 +144,21 @@ class PackageTest(JobTest):
             'spec.restart.rules=[{"exitCodes": {"in": [1]}, "action": "FailJob"}]',))
 
         self.assertEqual(report["restarts"], 1)
+
+    def test_forked_processes_are_no_part_of_the_worker(self) -> None:
+        report = self.run_scenario("forked_processes")
+
+        self.assertEqual((report["steps"], report["restarts"]), (3, 0))
+
+    def test_a_process_that_imports_the_script_is_no_worker(self) -> None:
+        self.SCENARIOS = self.folder / "unguarded.py"  # type: ignore[misc]
+        self.SCENARIOS.write_text(UNGUARDED)
+
+        report = self.run_scenario("unguarded", workers=1, fails=True)
+
+        self.assertEqual((report["steps"], report["restarts"]), (1, 0))
+        log = "".join(log.read_text() for log in self.folder.glob(".pushpull/*/logs/worker-*"))
+        self.assertIn('is importing the script again, and is no worker: put what the script does under `if __name__ == "__main__":`', log)
 
     def test_example_trains(self) -> None:
         report = self.folder / "report.json"

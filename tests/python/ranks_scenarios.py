@@ -105,6 +105,26 @@ def averages_statistics() -> None:
     job.end()
 
 
+def forks() -> None:
+    """SIGTERM ends a process that a rank has forked, which pools and loaders rely on."""
+    job = pp.init()
+    model = model_of(seed=1)
+    pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    job.start()
+    is_there, says = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os.write(says, b".")
+        signal.pause()
+        os._exit(1)
+    os.read(is_there, 1)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    _save(job, values_of(model))
+    job.end()
+
+
 def copies_a_part() -> None:
     """Each rank copies its part of the gradients to the host and of the new values to its accelerator, and no more."""
     job = pp.init()

@@ -52,6 +52,11 @@ class RanksTest(JobTest):
         one_gradient_a_worker = 4 * values * torch_scenarios.STEPS * torch_scenarios.WORKERS
         self.assertLess(report["bytes"]["pushed"], 1.1 * one_gradient_a_worker)
 
+    def test_forked_processes_of_ranks_end_at_sigterm(self) -> None:
+        self.run_ranks("forks")
+
+        self.check_models()
+
     def test_ranks_train_on_accelerators(self) -> None:
         library = fake_accelerator.build(ROOT / "build/python/fake_accelerator")
         with mock.patch.dict(os.environ, {"FAKE_ACCELERATOR": str(library)}):

@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -351,6 +352,51 @@ def end_this_process_soon() -> None:
     threading.Event().wait(0.3)
     say("told")
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def forked_processes() -> None:
+    """What a worker forks is no part of it: SIGTERM ends it alone, it holds fewer sockets, and it may end as any program does."""
+    assert "PUSHPULL_MEMBER" not in os.environ
+    job = pushpull.init()
+    w, buffer = np.zeros(4, np.float32), job.buffer(4)
+    job.store.register("w", w, reduce="sum")
+    job.start()
+    for _ in job.steps(3):
+        buffer[:] = 1
+        job.store.push_pull("w", buffer).wait()
+        assert list(w) == [job.workers] * 4
+        told = fork(signal.pause)
+        os.kill(told, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(told, 0)[1]) == -signal.SIGTERM
+        assert not job.is_released
+        sockets = num_sockets()
+        for act in (lambda: sys.exit(num_sockets() >= sockets), use_forked):
+            assert os.waitpid(fork(act), 0)[1] == 0, act
+        joined = subprocess.run([sys.executable, "-c", "import pushpull; pushpull.init()"], stderr=subprocess.PIPE, text=True,
+                                timeout=PATIENCE_SECONDS, check=False)
+        assert joined.returncode == 1 and f"process {os.getpid()} has joined as this worker" in joined.stderr, joined
+    job.end()
+    assert "PUSHPULL_MEMBER" not in os.environ
+
+
+def fork(act: Callable[[], object]) -> int:
+    """The process that runs `act` and then ends as a script does."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(PATIENCE_SECONDS))  # for an end that hangs
+        act()
+        sys.exit()
+    return child
+
+
+def use_forked() -> None:
+    assert_raises(pushpull.PushPullError, ["forked"], lambda: pushpull.current_job().step)
+    assert_raises(pushpull.PushPullError, ["has joined as this worker"], pushpull.init)
+
+
+def num_sockets() -> int:
+    links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+    return sum(os.readlink(link).startswith("socket:") for link in links if os.path.islink(link))
 
 
 if __name__ == "__main__":

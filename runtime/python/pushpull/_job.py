@@ -466,6 +466,8 @@ class Job:
             return
         self._engine.close()
         _open_jobs.discard(self)
+        if os.environ.get(_MEMBER) == f"{os.getpid()} {_worker_of(self._environment)}":
+            del os.environ[_MEMBER]
 
     # ---- steps made by optimizers of pushpull.torch, for which samplers wait ----
 
@@ -564,20 +566,59 @@ def init(timeout: float = 300.0, *, environment: Optional[Mapping[str, str]] = N
     Blocks for at most `timeout` seconds, without the interpreter lock; Ctrl-C interrupts it.
 
     Raises PushPullError INVALID_ARGUMENT (a variable is missing or wrong: the text names it), UNAVAILABLE and
-    DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker, or torchrun
-    has started several processes of it: see pushpull.torch.init), NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
+    DEADLINE_EXCEEDED (the coordinator does not answer; may be retried), FAILED_PRECONDITION (it rejects this worker; torchrun
+    has started several processes of it: see pushpull.torch.init; or the worker's process has started this one), NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
     """
     variables = dict(os.environ if environment is None else environment)
+    refuse_second_process(variables)
     if variables.get("LOCAL_WORLD_SIZE", "1") not in ("", "1"):
         raise PushPullError(f"torchrun has started {variables['LOCAL_WORLD_SIZE']} processes of this worker, and each would join as the "
                             "whole of it: call pushpull.torch.init() in place of pushpull.init()", "FAILED_PRECONDITION")
     return join(Job(variables, _engine.EngineJob(variables, timeout)))
 
 
+def refuse_second_process(variables: Mapping[str, str]) -> None:
+    """Raises PushPullError FAILED_PRECONDITION if this process would join in place of the worker's process, which has started it."""
+    refuse_while_importing("pushpull.init()")
+    pid, _, worker = os.environ.get(_MEMBER, "").partition(" ")
+    if worker == _worker_of(variables) and int(pid) != os.getpid() and _is_running(int(pid)):
+        raise PushPullError(f"pushpull.init(): process {pid} has joined as this worker and has started this process, which would take "
+                            "its place: a worker is one process. Call it in one of them; in a script whose processes are started by "
+                            "multiprocessing's \"spawn\", under `if __name__ == \"__main__\":`", "FAILED_PRECONDITION")
+
+
+def refuse_while_importing(call: str) -> None:
+    """Raises PushPullError FAILED_PRECONDITION in a new process of multiprocessing that imports the script of the one that started it."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and getattr(process.current_process(), "_inheriting", False):
+        raise PushPullError(f"{call}: this process was started by multiprocessing (such as a DataLoader with \"spawn\"), is importing "
+                            "the script again, and is no worker: put what the script does under `if __name__ == \"__main__\":`",
+                            "FAILED_PRECONDITION")
+
+
+def _worker_of(variables: Mapping[str, str]) -> str:
+    return f"{variables.get('PUSHPULL_INDEX')} {variables.get('PUSHPULL_COORDINATOR')}"
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+# The variable by which a process knows that the one that started it has joined: its process id, and the worker.
+_MEMBER = "PUSHPULL_MEMBER"
+
+
 def join(job: Job) -> Job:
     """Makes it the job of this process."""
     global _current
     _current = job
+    os.environ[_MEMBER] = f"{os.getpid()} {_worker_of(job._environment)}"
     if sys.excepthook is not _end_if_told:
         _excepthooks.append(sys.excepthook)
         sys.excepthook = _end_if_told
@@ -615,18 +656,18 @@ def _close_all() -> None:
 class _ForkedEngine:
     """Replaces the engine in a forked process, which lacks the engine's threads: any use would wait forever."""
 
+    def use_step(self, _: Optional[int]) -> None:
+        """Called when this process, as it ends, leaves a loop over steps that its parent is in."""
+
     def __getattr__(self, name: str) -> Any:
         raise PushPullError(f"{name}: this process was forked from one that had called pushpull.init(), and is no member of its "
                             "job; fork before init, or start processes with multiprocessing's \"spawn\"",
                             "FAILED_PRECONDITION")
 
 
-_engines_of_parents: list[_engine.EngineJob] = []
-
-
 def _forget_jobs() -> None:
     for job in _open_jobs:
-        _engines_of_parents.append(job._engine)  # never destroyed: that would wait for its threads
+        job._engine.close_at_exit()  # which leaves it to the parent: its end would wait for its threads
         job._engine = job.store._engine = _ForkedEngine()  # type: ignore[assignment]
     _open_jobs.clear()
 

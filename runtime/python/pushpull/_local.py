@@ -29,7 +29,7 @@ from typing import Any, Optional, TextIO, TypeVar, Union
 
 from ._command import PROGRAM
 from ._errors import PushPullError
-from ._job import Job, init
+from ._job import Job, init, refuse_while_importing
 from ._stand_in import end_of_job, wait_for_end_of
 
 _Result = TypeVar("_Result")
@@ -63,6 +63,7 @@ def local(servers: int = 2, *, settings: Optional[Mapping[str, Any]] = None, wor
     Raises ValueError (a setting is wrong; the text names it) and PushPullError UNAVAILABLE (the job has failed),
     DEADLINE_EXCEEDED (it has not started in time), or what the block raises; a PushPullError names the folder of the logs.
     """
+    refuse_while_importing("pushpull.local()")
     command = [sys.executable, "-I", str(_HERE / "_stand_in.py")]
     with _Run("local", command, (servers, 1), settings, workdir) as run:
         run.start()

@@ -17,7 +17,7 @@ import torch.distributed
 
 from .. import _engine
 from .._errors import PushPullError
-from .._job import Job, current_job, join
+from .._job import Job, current_job, join, refuse_second_process
 from .._job import init as join_alone
 
 Result = TypeVar("Result")
@@ -51,6 +51,7 @@ def init(timeout: float = 300.0, *, rank_timeout: float = 1800.0) -> Job:
     """
     if os.environ.get("LOCAL_WORLD_SIZE", "1") in ("", "1"):
         return join_alone(timeout)
+    refuse_second_process(os.environ)
     ranks = LocalRanks(rank_timeout)
     engine = _Follower(ranks) if ranks.rank > 0 else _leader(ranks, lambda: _engine.EngineJob(dict(os.environ), timeout))
     return join(Job(os.environ, engine, ranks))
@@ -307,4 +308,9 @@ def _leave_signals_to(leader: int) -> None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
+    def leave_to_parent() -> None:
+        if signal.getsignal(signal.SIGTERM) is on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     signal.signal(signal.SIGTERM, on_sigterm)
+    os.register_at_fork(after_in_child=leave_to_parent)
