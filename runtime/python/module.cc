@@ -67,7 +67,8 @@ void DefineOptions(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("samples", &PushOptions::samples)
       .def_rw("learning_rate", &PushOptions::learning_rate)
-      .def_rw("in_place", &PushOptions::in_place);
+      .def_rw("in_place", &PushOptions::in_place)
+      .def_rw("has_gradient", &PushOptions::has_gradient);
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> RangesOf(const StepSamples& samples) {
@@ -121,6 +122,10 @@ void DefineHandle(nb::module_& module) {
                    &PythonHandle::Updates,
                    "Of Store.pull_optimizer_state, after wait(): the steps that the optimizer has "
                    "made.")
+      .def_prop_ro("has_gradient",
+                   &PythonHandle::HasGradient,
+                   "Of a push, after wait(): whether any worker's gradient counted in its step. "
+                   "True for other\noperations.")
       .def_prop_ro("rows",
                    &PythonHandle::Rows,
                    nb::sig("def rows(self) -> typing.Any"),
@@ -139,11 +144,13 @@ void DefineBoundPush(nb::module_& module) {
           "options"_a)
       .def(
           "push",
-          [](PythonJob::BoundPush& bound, double samples, double learning_rate) {
-            return bound.Push({.samples = samples, .learning_rate = learning_rate});
+          [](PythonJob::BoundPush& bound, double samples, double learning_rate, bool has_gradient) {
+            return bound.Push(
+                {.samples = samples, .learning_rate = learning_rate, .has_gradient = has_gradient});
           },
           "samples"_a,
-          "learning_rate"_a);
+          "learning_rate"_a,
+          "has_gradient"_a = true);
 }
 
 void DefineJob(nb::module_& module) {

@@ -64,6 +64,7 @@ class PythonHandle {
   // PushHandle::Pieces, as one-dimensional read-only arrays.
   std::vector<Piece> Pieces() const;
   uint64_t Updates() const { return handle_.updates(); }
+  bool HasGradient() const { return handle_.has_gradient(); }
   // For PullRows, the array with the rows; None for other operations.
   nanobind::object Rows() const { return rows_.is_valid() ? rows_ : nanobind::none(); }
 

@@ -148,6 +148,7 @@ std::vector<std::byte> EncodeStreamMeta(const StreamMeta& meta) {
   writer.Put(meta.advance_to.value());
   writer.Put(meta.digest);
   writer.Put(meta.clip_scale);
+  writer.Put(static_cast<uint8_t>(meta.has_gradient));
   return writer.Take();
 }
 
@@ -170,6 +171,7 @@ absl::StatusOr<StreamMeta> DecodeStreamMeta(std::span<const std::byte> bytes) {
   decoded.advance_to = Step{reader.Get<uint64_t>()};
   decoded.digest = reader.Get<uint64_t>();
   decoded.clip_scale = reader.Get<double>();
+  decoded.has_gradient = reader.Get<uint8_t>() != 0;
   const bool is_kind =
       decoded.kind >= LogEntryKind::kInitialize && decoded.kind <= LogEntryKind::kReplace;
   if (!is_shard || !is_kind || !reader.ok())

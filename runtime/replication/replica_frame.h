@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<ChunkStamp>> DecodeStamps(std::span<const std::byte> 
 enum class LogEntryKind : uint8_t {
   kInitialize = 1,  // the payload is the value of version 0
   kApply = 2,       // the payload is the step's reduced gradient before scaling
-  kSkip = 3,        // the value stays
+  kSkip = 3,        // the value stays; without a gradient that of Sum becomes zeros
   kAdvance = 4,     // the value stays and the version becomes `advance_to`
   kReplace = 5,     // the payload is the next value
 };
@@ -89,6 +89,8 @@ struct StreamMeta {
   // What clipping multiplied the gradient of that step by; 0: no clipping, or unknown.
   // gradient_scale includes it.
   double clip_scale = 0;
+  // False: nobody had a gradient in that step, which is then a kSkip.
+  bool has_gradient = true;
 };
 
 std::vector<std::byte> EncodeStreamMeta(const StreamMeta& meta);

@@ -77,6 +77,7 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors,
     PUSHPULL_ASSIGN_OR_RETURN(state.sums_, HostBuffer::Zeroed(sum_bytes));
   }
   state.updates_.resize(tensors.size());
+  state.had_gradient_.resize(tensors.size(), 1);
   return state;
 }
 
@@ -102,7 +103,8 @@ absl::Status RingState::Begin(const RingMark& mark, std::span<const RingWorker> 
 }
 
 std::vector<std::span<std::byte>> RingState::CopyParts() {
-  std::vector<std::span<std::byte>> parts = {std::as_writable_bytes(std::span(updates_))};
+  std::vector<std::span<std::byte>> parts = {std::as_writable_bytes(std::span(updates_)),
+                                             std::as_writable_bytes(std::span(had_gradient_))};
   for (Tensor& tensor : tensors_) {
     parts.push_back(tensor.value.bytes());
     if (tensor.state.num_bytes() > 0) parts.push_back(tensor.state.bytes());
@@ -204,9 +206,10 @@ void RingState::Contribute(std::span<const RingPush> pushes,
     const std::span<float> sum = SumOf(tensor);
     const bool is_mean = tensor.spec.reduction == Reduction::kMean;
     // A contribution without samples does not count in a mean, whatever its values are.
-    if (is_mean && push.weight == 0) {
+    if (!push.has_gradient || (is_mean && push.weight == 0)) {
       absl::c_fill(sum, 0.0F);
     } else {
+      facts_[GradientsAt(i)] = 1;
       CopyToMaster(tensor.spec.dtype, push.gradient, sum);
       if (is_mean && push.weight != 1) Scale(sum, static_cast<float>(push.weight));
     }
@@ -243,7 +246,13 @@ void RingState::ApplyTo(size_t index) {
   Tensor& tensor = tensors_[index];
   const bool is_mean = tensor.spec.reduction == Reduction::kMean;
   const double weight = facts_[WeightAt(index)];
-  if (is_mean && weight == 0) return;  // nobody had samples
+  had_gradient_[index] = facts_[GradientsAt(index)] > 0 ? 1 : 0;
+  if (had_gradient_[index] == 0) {
+    // The value of Sum is the step's gradient.
+    if (tensor.spec.optimizer.kind == OptimizerKind::kSum)
+      std::ranges::fill(tensor.value.floats(), 0.0F);
+    return;
+  }
   const double rate = facts_[RateAt(index)];
   const StepInput input = {.learning_rate = rate > 0 ? rate : tensor.spec.optimizer.learning_rate,
                            .step = ++updates_[index],

@@ -7,8 +7,8 @@
 //
 //   Contribute: this worker's part --sums over all ranks of facts(), then of gradients()--> Apply
 //
-// Facts are a few numbers besides the gradients: weights, learning rates, which workers want
-// samples.
+// Facts are a few numbers besides the gradients: weights, learning rates, how many ranks have a
+// gradient, which workers want samples.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,7 @@ struct RingPush {
   std::span<const std::byte> gradient;  // values of the tensor's type
   double weight = 1;                    // samples
   double learning_rate = 0;             // 0: as registered
+  bool has_gradient = true;             // false: zeros; `gradient` is not read
 };
 
 // Thread-compatible. Tensors are identified by their position in the job's list.
@@ -106,6 +107,10 @@ class RingState {
     return tensors_[tensor].state.floats();
   }
   uint64_t updates(size_t tensor) const { return updates_[tensor]; }
+  // Whether a gradient counted in the tensor's last step; without one its optimizer was not run
+  // (docs/decisions/0092-pushes-without-a-gradient.md). True before the first step and after a
+  // checkpoint.
+  bool had_gradient(size_t tensor) const { return had_gradient_[tensor] != 0; }
 
  private:
   struct Tensor {
@@ -124,16 +129,19 @@ class RingState {
   absl::Status Divide(Tensor& samples, std::span<const RingWorker> workers);
 
   // Positions in facts_.
-  size_t WeightAt(size_t tensor) const { return 1 + 2 * tensor; }
+  size_t WeightAt(size_t tensor) const { return 1 + 3 * tensor; }
   size_t RateAt(size_t tensor) const { return WeightAt(tensor) + 1; }
+  size_t GradientsAt(size_t tensor) const { return WeightAt(tensor) + 2; }
   size_t WantsAt(size_t rank) const { return WeightAt(tensors_.size()) + rank; }
 
   std::vector<Tensor> tensors_;
-  std::vector<uint64_t> updates_;  // by tensor
+  std::vector<uint64_t> updates_;       // by tensor
+  std::vector<uint64_t> had_gradient_;  // by tensor, 0 or 1
   RingMark mark_;
   std::shared_ptr<const SharedMemory> shared_sums_;  // lends sums_ its memory
   HostBuffer sums_;
-  std::vector<double> facts_;  // batch; weight and learning rate per tensor; wishes by rank
+  // Batch; weight, learning rate and number of gradients per tensor; wishes by rank.
+  std::vector<double> facts_;
 };
 
 }  // namespace pushpull

@@ -98,13 +98,15 @@ absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
   entry.meta.contributors.reserve(contributors.size());
   for (const Contribution& contribution : contributors)
     entry.meta.contributors.push_back(contribution.worker);
+  entry.meta.has_gradient = HasGradient(step_);
   if (rules.policy().AppliesEachPush()) {
     const Contribution& only = contributors.front();
     entry.meta.update = WorkerClock{only.worker, Step{only.step.value() + 1}};
     clocks_.Record(*entry.meta.update);
   } else {
     counted_version_ = Step{entry.step.value() + 1};
-    counted_ = {DigestOf(contributors), step_.sum().clip().scale.value_or(0)};
+    counted_ = {
+        DigestOf(contributors), step_.sum().clip().scale.value_or(0), entry.meta.has_gradient};
     entry.meta.digest = counted_.contributors;
     entry.meta.clip_scale = counted_.clip_scale;
     if (is_leading()) admission_ = Admission{entry.step, entry.meta.contributors};
@@ -130,7 +132,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
     entry.payload = {value->bytes(), value};
   } else if (step_.skips() || !sum.has_sum()) {
     entry.meta.kind = LogEntryKind::kSkip;
-    state_.Skip();
+    return state_.Skip(entry.meta.has_gradient);
   } else if (HoldsRows(*this)) {
     return ApplyRows(entry);
   } else if (state_.is_gradient(sum.scale())) {
@@ -245,9 +247,9 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
     admission_ = Admission{header.step, entry.contributors};
   }
   counted_version_ = Step{header.step.value() + 1};
-  counted_ = {entry.digest, entry.clip_scale};
+  counted_ = {entry.digest, entry.clip_scale, entry.has_gradient};
   if (entry.kind == LogEntryKind::kSkip) {
-    state_.Skip();
+    return state_.Skip(entry.has_gradient);
   } else if (HoldsRows(*this)) {
     return state_.ApplyRows(payload.bytes(), entry.gradient_scale, header.learning_rate);
   } else if (entry.kind == LogEntryKind::kReplace) {

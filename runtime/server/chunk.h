@@ -44,7 +44,8 @@ struct LogEntry {
 // unknown: the version comes from a checkpoint or a worker's copy, or was made in another mode.
 struct MadeBy {
   ContributorsDigest contributors = 0;
-  double clip_scale = 0;  // what clipping multiplied the gradient by; 0: none
+  double clip_scale = 0;     // what clipping multiplied the gradient by; 0: none
+  bool has_gradient = true;  // false: nobody had one; a worker's copy says so too
 };
 
 // A chunk's replicated state at one version, from another member, a worker or a checkpoint.

@@ -288,7 +288,7 @@ absl::Status FollowerStreams::InstallCopy(const Arrived& last, Copy copy) {
   }
   snapshot.version = last.header.step;
   snapshot.updates = last.meta.updates;
-  snapshot.made_by = {last.meta.digest, last.meta.clip_scale};
+  snapshot.made_by = {last.meta.digest, last.meta.clip_scale, last.meta.has_gradient};
   if (!last.meta.contributors.empty() && snapshot.version > Step{0})
     snapshot.admission = Admission{Step{snapshot.version.value() - 1}, last.meta.contributors};
   return last.chunk->Restore(std::move(snapshot));

@@ -29,18 +29,20 @@ bool ShardRebuild::Needs(ChunkId chunk) const {
          !part->second.value;
 }
 
-absl::Status ShardRebuild::TakeCopy(ChunkId chunk, WorkerId from, HostBuffer value) {
+absl::Status ShardRebuild::TakeCopy(const FrameHeader& copy, HostBuffer value) {
+  const ChunkId chunk = copy.chunk;
   Part& part = parts_.at(chunk);
   if (ChecksumPayload(value.bytes()) != part.order.checksum) {
     return absl::DataLossError(
         absl::StrCat("the copy of chunk ",
                      chunk.value(),
                      " that ",
-                     ToString(from),
+                     ToString(copy.worker),
                      " sent is not what it had when it was asked: its program has written to the "
                      "memory of the value"));
   }
   part.value = std::move(value);
+  part.has_gradient = HadGradient(copy);
   --missing_;
   return absl::OkStatus();
 }
@@ -88,7 +90,8 @@ absl::Status ShardRebuild::Install(Chunk& chunk, Rebuilt& report) {
   return chunk.Restore({.version = part.order.version,
                         .updates = is_stored ? part.stored->state.updates : 0,
                         .value = *std::move(part.value),
-                        .optimizer_state = std::move(state)});
+                        .optimizer_state = std::move(state),
+                        .made_by = {.has_gradient = part.has_gradient}});
 }
 
 // ---- LaneRebuilds ----
@@ -152,8 +155,7 @@ absl::Status LaneRebuilds::TakeCopy(ShardId shard, Reception reception, const Fr
   if (is_early || was_dropped)
     return absl::UnavailableError(absl::StrCat("not ready for copies of shard ", shard.value()));
   if (!is_needed) return absl::OkStatus();
-  const absl::Status taken =
-      rebuild->TakeCopy(header.chunk, header.worker, std::move(reception.buffer));
+  const absl::Status taken = rebuild->TakeCopy(header, std::move(reception.buffer));
   if (taken.ok()) {
     FinishIfComplete(shard);
   } else {

@@ -32,7 +32,7 @@ class ShardRebuild {
   // The value of this chunk has yet to arrive from a worker.
   bool Needs(ChunkId chunk) const;
   // kDataLoss: the bytes are not those that the worker reported.
-  absl::Status TakeCopy(ChunkId chunk, WorkerId from, HostBuffer value);
+  absl::Status TakeCopy(const FrameHeader& copy, HostBuffer value);
   void TakeStored(RestoredChunk stored);
   // Reading has ended: the step of the checkpoint, or why it could not be read.
   void EndReading(const absl::StatusOr<Step>& read);
@@ -48,6 +48,7 @@ class ShardRebuild {
     RebuiltChunk order;
     std::optional<HostBuffer> value;
     std::optional<RestoredChunk> stored;
+    bool has_gradient = true;  // somebody had one in the step that made the worker's copy
   };
 
   RebuildShard order_;

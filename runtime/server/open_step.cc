@@ -43,7 +43,11 @@ void OpenStep::CountFrom(std::span<const float> values, const ReceivedContributi
 }
 
 void OpenStep::CountHeld(ReceivedContribution& held) {
-  if (held.counts) sum_.Add(held.values, held.weight());
+  if (!held.has_gradient) {
+    sum_.AddNothing(held.weight());
+  } else if (held.counts) {
+    sum_.Add(held.values, held.weight());
+  }
   Count(held);
 }
 
@@ -106,9 +110,7 @@ void OpenStep::Clear() {
   counted_.Clear();
   held_.clear();
   skips_ = false;
-  sum_.noise().Drop();
-  sum_.clip() = {};
-  if (!sum_.is_receiving()) sum_.Clear();
+  sum_.Clear();
 }
 
 }  // namespace pushpull

@@ -31,8 +31,9 @@ struct ReceivedContribution {
   std::vector<Contribution> joined = {};  // the other workers of a joint push
   double more_samples = 0;                // of a joint push: beyond contribution.weight
   HostBuffer values;
-  bool counts = true;       // false: counted as a contributor, left out of the sum
-  bool skips_step = false;  // the chunk keeps its value in this step
+  bool has_gradient = true;  // false: zeros, without `values`
+  bool counts = true;        // false: counted as a contributor, left out of the sum
+  bool skips_step = false;   // the chunk keeps its value in this step
   Waiter waiter;
 
   SumWeight weight() const { return {contribution.weight, contribution.weight + more_samples}; }
@@ -101,5 +102,10 @@ class OpenStep {
   bool has_failed_ = false;
   SteadyTime began_at_;
 };
+
+// Somebody's gradient counts, or would if it were finite. In a mean, one without samples does not.
+inline bool HasGradient(const OpenStep& step) {
+  return step.skips() || step.sum().has_sum();
+}
 
 }  // namespace pushpull

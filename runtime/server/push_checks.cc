@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/server/row_payload.h"
+#include "runtime/server/sample_chunk.h"
 #include "runtime/server/wire_values.h"
 #include "runtime/tensor/codec.h"
 #include "runtime/tensor/dtype.h"
@@ -23,6 +24,19 @@ std::string GradientOf(const Chunk& chunk, const FrameHeader& push) {
                       ToString(push.worker),
                       " in step ",
                       push.step.value());
+}
+
+absl::Status CheckWithoutGradient(const Chunk& chunk, const FrameHeader& push) {
+  const bool may_lack = MayLackGradient(chunk.tensor().spec.reduction) && !HoldsSamples(chunk);
+  if (may_lack && push.payload_bytes == 0 && push.codec == Codec::kNone) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
+                                                 ": a push without a gradient, with ",
+                                                 push.payload_bytes,
+                                                 " bytes, codec ",
+                                                 ToString(push.codec),
+                                                 " and reduction ",
+                                                 ToString(chunk.tensor().spec.reduction),
+                                                 "; it has no payload and is for mean and sum"));
 }
 
 }  // namespace
@@ -79,6 +93,7 @@ absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
     return absl::InvalidArgumentError(absl::StrCat(
         chunk.Name(), ": comes as ", ToString(frame.dtype), ", registered as ", ToString(dtype)));
   }
+  if (IsWithoutGradient(frame)) return CheckWithoutGradient(chunk, frame);
   const Codec agreed = chunk.tensor().spec.codec;
   if (frame.codec != Codec::kNone && (frame.codec != agreed || !IsPush(frame.type))) {
     return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
@@ -106,7 +121,7 @@ absl::Status CheckPayload(const Chunk& chunk, const FrameHeader& frame) {
 }
 
 bool IsEncoded(const FrameHeader& push) {
-  return push.codec != Codec::kNone || !IsMaster(push.dtype);
+  return !IsWithoutGradient(push) && (push.codec != Codec::kNone || !IsMaster(push.dtype));
 }
 
 absl::Status DecodePush(const Chunk& chunk,
@@ -135,7 +150,7 @@ absl::Status DecodePush(const Chunk& chunk,
 std::span<const float> ValuesOf(const Reception& reception) {
   switch (reception.place) {
     case Reception::Place::kAccumulator:
-      return reception.chunk->step().sum().received();
+      return reception.chunk->step().sum().sum();
     case Reception::Place::kInPlace:
       return reception.in_place;
     case Reception::Place::kBuffer:

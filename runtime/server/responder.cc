@@ -24,6 +24,13 @@ OutgoingFrame AnswerTo(const FrameHeader& request, FrameType type) {
   return answer;
 }
 
+// Whether a gradient was in the step that the answer tells of: the one that made the version, or,
+// where each push is a step, the push's own.
+bool HasGradient(const LaneContext& lane, const Chunk& chunk, const FrameHeader& request) {
+  return lane.rules.policy().AppliesEachPush() ? !IsWithoutGradient(request)
+                                               : chunk.made_by().has_gradient;
+}
+
 void Append(const std::vector<std::byte>& bytes, std::vector<std::byte>& meta) {
   meta.insert(meta.end(), bytes.begin(), bytes.end());
 }
@@ -54,6 +61,7 @@ void Responder::Publish(Chunk& chunk) {
       Append(EncodeUpdates(chunk.state().updates()), answer.meta);
       answer.header.flags |= kFlagOptimizerState;
     }
+    if (!HasGradient(lane_, chunk, waiter.request)) answer.header.flags |= kFlagNoGradient;
     // A worker accepts nothing of an epoch whose entry it does not know.
     if (waiter.request.epoch < entry.epoch)
       Append(EncodeShardEntry({chunk.shard().id(), entry}), answer.meta);

@@ -263,7 +263,8 @@ void ShardReplication::SendCopy(const Shard& shard,
                   .updates = chunk.state().updates(),
                   .chunk_epoch = shard.member().chunk_epoch(next.chunk),
                   .digest = chunk.made_by().contributors,
-                  .clip_scale = chunk.made_by().clip_scale};
+                  .clip_scale = chunk.made_by().clip_scale,
+                  .has_gradient = chunk.made_by().has_gradient};
   if (const Admission* admission = chunk.admission()) meta.contributors = admission->workers;
   // A chunk without a value is copied too: the member may have a value that never counted.
   if (value == nullptr) return Send(peer, header, meta, {});

@@ -28,6 +28,7 @@ ReceivedContribution ContributionOf(Connection& connection,
   ReceivedContribution received{
       .contribution = {push.worker, push.incarnation, push.weight, push.learning_rate, push.step},
       .values = {},
+      .has_gradient = !IsWithoutGradient(push),
       .waiter = {.connection = &connection,
                  .request = push,
                  .min_version = next,
@@ -219,7 +220,8 @@ void StepEngine::Contribute(Connection& connection, Chunk& chunk, ReceivedContri
   const FrameHeader& push = received.waiter.request;
   OpenStep& step = chunk.step();
   Reception reception = std::exchange(connection.reception(), Reception{});
-  if (IsEmptyOfRows(chunk, push)) reception.place = Reception::Place::kBuffer;
+  if (!received.has_gradient || IsEmptyOfRows(chunk, push))
+    reception.place = Reception::Place::kBuffer;
   const bool has_lost_sum = reception.place == Reception::Place::kInPlace && !step.sum().has_sum();
   if (has_lost_sum || reception.place == Reception::Place::kNowhere) {
     // The push was judged differently when its header arrived, or there was no memory: the worker

@@ -28,7 +28,7 @@ absl::Status ChunkState::ApplyRows(std::span<const std::byte> gradient,
   PUSHPULL_RETURN_IF_ERROR(
       rows_->Apply(gradient, NextInput(gradient_scale, learning_rate), Step{version_.value() + 1}));
   ++updates_;
-  Skip();
+  BeginNextVersion();
   return absl::OkStatus();
 }
 
@@ -38,9 +38,24 @@ StepInput ChunkState::NextInput(double gradient_scale, double learning_rate) con
           .gradient_scale = gradient_scale};
 }
 
-void ChunkState::Skip() {
+void ChunkState::BeginNextVersion() {
   version_ = Step{version_.value() + 1};
   if (rows_) rows_->Evict(version_);
+}
+
+absl::Status ChunkState::Skip(bool has_gradient) {
+  PUSHPULL_CHECK(is_initialized());
+  if (!has_gradient && !rows_ && optimizer_.kind == OptimizerKind::kSum) {
+    // As in Apply: what somebody reads, or a checkpoint has captured, is not written.
+    if (spares_ != nullptr || value_.use_count() > 1) {
+      PUSHPULL_ASSIGN_OR_RETURN(HostBuffer fresh, Memory(num_bytes_));
+      value_ = std::make_shared<HostBuffer>(std::move(fresh));
+    }
+    spares_ = nullptr;
+    std::memset(value_->bytes().data(), 0, num_bytes_);
+  }
+  BeginNextVersion();
+  return absl::OkStatus();
 }
 
 absl::Status ChunkState::Apply(std::span<const float> gradient,
@@ -66,7 +81,7 @@ absl::Status ChunkState::Apply(std::span<const float> gradient,
   ++updates_;
   ApplyOptimizer(optimizer_, input, gradient, value_->floats(), next->floats(), state_->floats());
   value_ = std::move(next);
-  Skip();
+  BeginNextVersion();
   return absl::OkStatus();
 }
 
@@ -78,14 +93,14 @@ HostBuffer ChunkState::TakeSum(HostBuffer sum) {
   if (!is_captured && value_.use_count() == 1) before = std::move(*value_);
   ++updates_;
   value_ = std::move(next);
-  Skip();
+  BeginNextVersion();
   return before;
 }
 
 void ChunkState::Replace(HostBuffer value) {
   PUSHPULL_CHECK(is_initialized() && value.num_bytes() == num_bytes_);
   value_ = std::make_shared<HostBuffer>(std::move(value));
-  Skip();
+  BeginNextVersion();
 }
 
 absl::StatusOr<HostBuffer> ChunkState::Memory(uint64_t num_bytes) const {

@@ -93,8 +93,10 @@ class ChunkState {
   void BeginCapture(SpareBuffers& spares) { spares_ = &spares; }
   void EndCapture() { spares_ = nullptr; }
 
-  // Turns version t into t + 1 with the value as it is: a step whose gradient does not count.
-  void Skip();
+  // Turns version t into t + 1 with the value, optimizer state and updates as they are: a step
+  // whose gradient does not count. Without has_gradient nobody had one: with the optimizer Sum the
+  // value, which is the step's gradient, becomes zeros; rows stay. kResourceExhausted as for Apply.
+  absl::Status Skip(bool has_gradient = true);
   // Raises the version to `version` and leaves the value as it is.
   void AdvanceTo(Step version);
 
@@ -115,6 +117,7 @@ class ChunkState {
 
  private:
   absl::StatusOr<HostBuffer> Memory(uint64_t num_bytes) const;
+  void BeginNextVersion();
   StepInput NextInput(double gradient_scale, double learning_rate) const;
 
   const OptimizerSpec& optimizer_;

@@ -28,7 +28,7 @@ void StepAccumulator::FinishDirect(SumWeight weight) {
   if (reduction_ == Reduction::kMean && weight.unit == 0) return;
   has_sum_ = true;
   first_weight_ = weight.unit;
-  total_weight_ = weight.samples;
+  total_weight_ += weight.samples;
   noise_.Add(sum_.floats(), weight.samples);
   // and, or: even a single contribution is reduced to 0 and 1.
   const ElementOp op = OpOf(reduction_);
@@ -47,6 +47,11 @@ void StepAccumulator::Add(HostBuffer& contribution, SumWeight weight) {
     return;
   }
   AddTo(contribution.floats(), weight);
+}
+
+void StepAccumulator::AddNothing(SumWeight weight) {
+  PUSHPULL_CHECK(!is_receiving_);
+  total_weight_ += weight.samples;
 }
 
 void StepAccumulator::AddTo(std::span<const float> contribution, SumWeight weight) {
@@ -99,7 +104,6 @@ HostBuffer StepAccumulator::TakeSum() {
 }
 
 void StepAccumulator::Clear() {
-  is_receiving_ = false;
   has_sum_ = false;
   is_finite_ = true;
   total_weight_ = 0;

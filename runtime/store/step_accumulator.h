@@ -43,6 +43,8 @@ struct SumWeight {
 //     ^                        |                              ^ |
 //     +----- AbandonDirect ----+        Add(first) from empty-+ +-- Add (again)
 //
+// AddNothing changes none of these states: what has only such contributions has no sum.
+//
 // Memory is taken on first use and kept for the next step. Thread-confined to its lane.
 class StepAccumulator {
  public:
@@ -67,17 +69,21 @@ class StepAccumulator {
   void FinishDirect(SumWeight weight);
   // The received values do not count: the connection broke, or the contribution was rejected.
   void AbandonDirect() { is_receiving_ = false; }
-  std::span<const float> received() const { return sum_.floats(); }
 
   // Adds a complete contribution; must not be receiving. May exchange `contribution`'s memory for
   // its own; the contents are then undefined.
   void Add(HostBuffer& contribution, SumWeight weight);
 
+  // Adds a contribution of zeros that come without memory: in a mean only its samples count. Must
+  // not be receiving.
+  void AddNothing(SumWeight weight);
+
   // Adds a complete contribution that is read during the call; has_sum() must hold.
   void AddTo(std::span<const float> contribution, SumWeight weight);
 
   // The step's reduced gradient is sum() times scale(): the division for the mean is left to the
-  // optimizer, which passes over the values anyway. has_sum() must hold.
+  // optimizer, which passes over the values anyway. has_sum() must hold; before FinishDirect, sum()
+  // is what has been received.
   std::span<const float> sum() const { return sum_.floats(); }
   std::span<const std::byte> sum_bytes() const { return sum_.bytes(); }
   double scale() const { return MeanScale() * clip_.scale.value_or(1); }
@@ -96,6 +102,7 @@ class StepAccumulator {
   const NoiseMeter& noise() const { return noise_; }
   NoiseMeter& noise() { return noise_; }
 
+  // A payload being received is unaffected.
   void Clear();
   // Moves the memory of the sum out and clears; has_sum() must hold.
   HostBuffer TakeSum();
@@ -123,7 +130,7 @@ class StepAccumulator {
   // sum_ is the weighted sum divided by the first contribution's weight, so that the first needs no
   // pass of its own and equal weights need no multiplication.
   double first_weight_ = 1;
-  double total_weight_ = 0;
+  double total_weight_ = 0;  // of all contributions so far, also of those without values
   StepClip clip_;
   NoiseMeter noise_;
 };

@@ -19,6 +19,12 @@ constexpr bool IsKnown(Reduction reduction) {
 // "mean", "sum", "min", "max", "prod", "and" or "or"; "reduction 77" for an unknown value.
 std::string ToString(Reduction reduction);
 
+// Whether a contribution of zeros leaves the others' result as it is, so that a push may come
+// without a gradient.
+constexpr bool MayLackGradient(Reduction reduction) {
+  return reduction == Reduction::kMean || reduction == Reduction::kSum;
+}
+
 // The same operation on elements (element_reduce.h).
 ElementOp OpOf(Reduction reduction);
 

@@ -72,7 +72,8 @@ absl::Status OutOfRange(absl::string_view field, uint64_t value) {
 absl::Status CheckFields(const FrameHeader& header) {
   if (!IsKnown(header.type)) return OutOfRange("type", static_cast<uint64_t>(header.type));
   constexpr int kKnownFlags = kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion |
-                              kFlagTakesInPlace | kFlagOptimizerState | kFlagJoint;
+                              kFlagTakesInPlace | kFlagOptimizerState | kFlagJoint |
+                              kFlagNoGradient;
   if ((header.flags & ~kKnownFlags) != 0) return OutOfRange("flags", header.flags);
   const bool has_codec = header.codec != Codec::kNone;
   if (!IsKnown(header.codec) || (has_codec && !IsPush(header.type)))

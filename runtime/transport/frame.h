@@ -92,6 +92,10 @@ constexpr uint8_t kFlagTakesInPlace = 8;
 constexpr uint8_t kFlagOptimizerState = 16;
 // kPush, kPushPull: counts for several workers, which the meta lists (replication/joint_frame.h).
 constexpr uint8_t kFlagJoint = 32;
+// kPush, kPushPull: the worker has no gradient in this step; there is no payload. kPublished:
+// nobody had one in the step that made the version. kReturnCopy: the same, of the copy
+// (docs/decisions/0092-pushes-without-a-gradient.md).
+constexpr uint8_t kFlagNoGradient = 64;
 
 // All numbers are little-endian on the wire. Plain data, copied freely.
 struct FrameHeader {
@@ -124,6 +128,16 @@ struct FrameHeader {
   // in the optimizer's state. kPublished repeats it.
   Step base_version;
 };
+
+// A contribution of zeros, which has no payload.
+constexpr bool IsWithoutGradient(const FrameHeader& header) {
+  return IsPush(header.type) && (header.flags & kFlagNoGradient) != 0;
+}
+
+// Of kPublished and kReturnCopy: somebody had a gradient in the step that made the version.
+constexpr bool HadGradient(const FrameHeader& header) {
+  return (header.flags & kFlagNoGradient) == 0;
+}
 
 // Writes the header's 128 bytes, including its own checksum.
 void EncodeFrameHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out);

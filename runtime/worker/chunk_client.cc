@@ -72,6 +72,7 @@ ChunkRequest RequestOf(const TensorRequest& request, const ClientChunk& chunk) {
           .weight = request.weight,
           .learning_rate = request.learning_rate,
           .priority = request.priority,
+          .has_gradient = request.has_gradient,
           .is_kept = request.is_kept,
           .takes_in_place = request.takes_in_place,
           .held_version = request.step,
@@ -129,6 +130,19 @@ void UseRows(const std::shared_ptr<const RowRequest>& rows, size_t part, ChunkRe
   if (sent == nullptr) return;
   request.encoded.bytes = sent;
   if (request.type != FrameType::kPull) request.source = sent->bytes();
+}
+
+// Without a gradient there may still be what the codec has left out of earlier ones.
+void UseEncoded(EncodedGradient encoded, ChunkRequest& request) {
+  request.encoded = std::move(encoded);
+  if (request.has_gradient || request.encoded.bytes == nullptr) return;
+  request.has_gradient = true;
+  request.source = request.encoded.bytes->bytes();
+}
+
+void NoteApplied(const ChunkRequest& push, SteadyTime now, SyncMeter& meter) {
+  meter.OnApplied(push.step, now, push.phases);
+  push.pending->NoteGradient(push.had_gradient);
 }
 
 void ReportOverflows(const ChunkClientDependencies& to,
@@ -233,20 +247,18 @@ ChunkRequest ChunkClient::MakeRequest(const TensorRequest& request, const Client
   At(SyncPhase::kReduce);
   const SteadyTime reduced = executor_.Now();
   times.reduce = reduced - times.taken_up;
-  EncodedGradient encoded;
+  ChunkRequest made = RequestOf(request, chunk);
   if (IsPush(request.type) && !request.rows) {
     const bool is_bypassed = codec_trial_ && !codec_trial_->Encodes(request.step);
-    encoded = encoder_.Encode(chunks_.IdOf(chunk),
-                              request.step,
-                              PartOf(request.source, chunk),
-                              {.weight = request.weight, .is_bypassed = is_bypassed});
+    const EncodeOptions options = {request.weight, is_bypassed, request.has_gradient};
+    UseEncoded(
+        encoder_.Encode(chunks_.IdOf(chunk), request.step, PartOf(request.source, chunk), options),
+        made);
   }
   At(SyncPhase::kEncode);
   times.encode = executor_.Now() - reduced;
-  ChunkRequest made = RequestOf(request, chunk);
   made.base_version = request.type == FrameType::kPull ? chunks_.newest_read() : chunk.version;
   made.server = routes_.PrimaryOf(chunk.shard);
-  made.encoded = std::move(encoded);
   made.times = times;
   made.is_held = IsPush(request.type) && step_.HoldsBack(chunk);
   return made;
@@ -317,7 +329,7 @@ void ChunkClient::FinishStep(Step version) {
   const std::vector<ChunkRequest> finished = chunks_.FinishStep(version);
   dependencies_.observer.OnStepSettled(version);
   for (const ChunkRequest& request : finished) {
-    if (IsPush(request.type)) meter_->OnApplied(request.step, executor_.Now(), request.phases);
+    if (IsPush(request.type)) NoteApplied(request, executor_.Now(), *meter_);
     request.pending->PartDone(request.server);
   }
   dependencies_.observer.OnAnswered();
@@ -449,6 +461,7 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
     dependencies_.observer.OnUnevenStep(Step{version.value() - 1});
   clip_.OnVersion(frame.header.chunk, version, frame.header.weight);
   const bool is_push = IsPush(request.type);
+  request.had_gradient = HadGradient(frame.header);
   if (is_push) {
     chunk.clock = frame.header.clock;
     dependencies_.statistics.AddChunkPush(link.worker() || request.joint != nullptr);
@@ -467,9 +480,10 @@ void ChunkClient::OnPublished(LaneLink& link, ClientChunk& chunk, const Received
       chunk.push = std::move(request);
     }
     chunk.push->held_version = version;
+    chunk.push->had_gradient = HadGradient(frame.header);
     return AdvanceStep();
   }
-  if (is_push) meter_->OnApplied(request.step, request.times.applied, request.phases);
+  if (is_push) NoteApplied(request, request.times.applied, *meter_);
   request.pending->PartDone(request.server);
   dependencies_.observer.OnAnswered();
 }

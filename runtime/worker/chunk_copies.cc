@@ -15,16 +15,13 @@ bool Overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 }  // namespace
 
-void ChunkCopies::Take(size_t chunk,
-                       std::span<const std::byte> memory,
-                       Step version,
-                       bool is_kept) {
-  std::optional<Copy>& copy = copies_[chunk];
-  const bool is_in_place = copy && copy->value.data() == memory.data();
+void ChunkCopies::Take(size_t chunk, const Copy& copy, bool is_kept) {
+  std::optional<Copy>& known = copies_[chunk];
+  const bool is_in_place = known && known->value.data() == copy.value.data();
   if (is_kept || is_in_place) {
-    copy = Copy{memory, version};
+    known = copy;
   } else {
-    Invalidate(chunk, memory);
+    Invalidate(chunk, copy.value);
   }
 }
 

@@ -20,12 +20,13 @@ class ChunkCopies {
   struct Copy {
     std::span<const std::byte> value;
     Step version;
+    bool has_gradient = true;  // somebody had one in the step that made it
   };
 
   void SetChunks(size_t count) { copies_.resize(count); }
 
-  // The value of `version` is now in `memory`. `is_kept`: the program leaves it there.
-  void Take(size_t chunk, std::span<const std::byte> memory, Step version, bool is_kept);
+  // The value is now in copy.value. `is_kept`: the program leaves it there.
+  void Take(size_t chunk, const Copy& copy, bool is_kept);
   // Something else is, or may be, written to this memory.
   void Invalidate(size_t chunk, std::span<const std::byte> memory);
   // The program may change all of its memory from now on.

@@ -28,7 +28,9 @@ EncodedGradient ChunkEncoder::Encode(ChunkId chunk,
   // The bytes were floats originally.
   const std::span<const float> values(reinterpret_cast<const float*>(gradient.data()), num_values);
   EncodedGradient encoded;
-  if (HasMemory(known.codec) && (goes_whole || options.is_bypassed)) {
+  if (!options.has_gradient) {
+    if (goes_whole && options.weight > 0) encoded.bytes = std::exchange(known.left_out, nullptr);
+  } else if (HasMemory(known.codec) && (goes_whole || options.is_bypassed)) {
     if (options.weight > 0) encoded = EncodeWhole(known, values);
   } else if (known.codec != Codec::kNone && !options.is_bypassed) {
     encoded = EncodeSmaller(

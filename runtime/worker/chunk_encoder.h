@@ -32,6 +32,7 @@ struct EncodedGradient {
 struct EncodeOptions {
   double weight = 1;         // of the push; 0: the push does not count
   bool is_bypassed = false;  // send it whole: the codec does not pay off on this link
+  bool has_gradient = true;  // false: there is none; `gradient` is empty
 };
 
 // Thread-confined, as is the release of what Encode returns.
@@ -47,7 +48,8 @@ class ChunkEncoder {
   // the chunk's previous push once nobody refers to it.
   //
   // With error feedback: if the sum with the residual is not finite, or the weight is 0, the
-  // gradient is sent unchanged and the residual stays.
+  // gradient is sent unchanged and the residual stays. Without a gradient nothing is encoded and
+  // the residual stays, except that a whole push is the residual.
   EncodedGradient Encode(ChunkId chunk,
                          Step step,
                          std::span<const std::byte> gradient,

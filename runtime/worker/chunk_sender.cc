@@ -80,7 +80,8 @@ void ChunkSender::SendScale(const ClientChunk& chunk, double scale) {
 void ChunkSender::Send(ClientChunk& chunk, ChunkRequest& request, bool is_again) {
   if (request.is_held || request.is_answered || request.waits) return;
   request.times.queued = executor_.Now();
-  if (request.source.empty()) return Transmit(chunk, request, is_again);
+  const bool has_joint_sum = request.joint != nullptr && request.joint->has_gradient;
+  if (request.source.empty() && !has_joint_sum) return Transmit(chunk, request, is_again);
   request.waits = true;
   request.is_again = is_again;
   window_.Add(request.priority, chunks_.IdOf(chunk));
@@ -137,6 +138,7 @@ OutgoingFrame ChunkSender::FrameOf(const ClientChunk& chunk, const ChunkRequest&
     frame.meta = EncodeAdmission(*admission);
     frame.header.flags = kFlagAdmission;
   }
+  if (!request.has_gradient) frame.header.flags |= kFlagNoGradient;
   if (request.takes_in_place) frame.header.flags |= kFlagTakesInPlace;
   if (request.state != nullptr) frame.header.flags |= kFlagOptimizerState;
   if (joint != nullptr) {
@@ -144,6 +146,7 @@ OutgoingFrame ChunkSender::FrameOf(const ClientChunk& chunk, const ChunkRequest&
     frame.header.learning_rate = joint->learning_rate;
     frame.header.weight = joint->unit;
     frame.header.flags = kFlagJoint;
+    if (!joint->has_gradient) frame.header.flags |= kFlagNoGradient;
     frame.meta = EncodeJoint(joint->contributors);
   }
   return frame;

@@ -84,7 +84,9 @@ void CopyOffers::Send(ChunkId chunk, CopyOffer& offer) {
   const auto& copy = copies_.Find(chunk.value());
   offer.sent = executor_.Now();
   if (link == nullptr || link->channel() == nullptr || !copy) return;  // when the link is up
+  const uint8_t flags = copy->has_gradient ? 0 : kFlagNoGradient;
   link->channel()->Send({.header = {.type = FrameType::kReturnCopy,
+                                    .flags = flags,
                                     .dtype = chunks_.Find(chunk)->dtype,
                                     .worker = hello_.worker,
                                     .incarnation = hello_.incarnation,

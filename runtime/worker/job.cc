@@ -281,4 +281,8 @@ uint64_t PushHandle::updates() const {
   return pending_->updates();
 }
 
+bool PushHandle::has_gradient() const {
+  return pending_->has_gradient();
+}
+
 }  // namespace pushpull

@@ -222,8 +222,10 @@ void JointPushes::OnPeerPush(Peer& peer, const FrameHeader& push, HostBuffer val
   ClientChunk* chunk = chunks_.Find(push.chunk);
   const Waiter waiter{&peer, push};
   const Contribution who{push.worker, push.incarnation, push.weight, push.learning_rate, push.step};
-  const bool is_summed = chunk != nullptr && values.num_bytes() > 0 && Sums(peer, push, *chunk) &&
-                         IsUsable(who, values.floats());
+  // A gradient may have been dropped for lack of memory.
+  const bool is_complete = IsWithoutGradient(push) == (values.num_bytes() == 0);
+  const bool is_summed =
+      chunk != nullptr && is_complete && Sums(peer, push, *chunk) && IsUsable(who, values.floats());
   Sum* sum = is_summed ? SumOf(*chunk, push.step) : nullptr;
   if (sum == nullptr) return TellToPushAlone(waiter);
   if (sum->is_pushed && !(chunk->push && chunk->push->joint && Counts(*chunk->push->joint, push)))
@@ -277,7 +279,7 @@ void JointPushes::PassOn(const ClientChunk& chunk,
   for (const Waiter& waiter : waiters) {
     OutgoingFrame answer{.header = waiter.push, .meta = meta, .payload = {}};
     answer.header.type = FrameType::kPublished;
-    answer.header.flags = 0;
+    answer.header.flags = frame.header.flags & kFlagNoGradient;
     answer.header.epoch = frame.header.epoch;
     answer.header.step = frame.header.step;
     answer.header.clock = Step{push.step.value() + 1};

@@ -10,13 +10,13 @@
 namespace pushpull {
 namespace {
 
-size_t BytesOf(const JointPart& part) {
-  return part.own.empty() ? part.values.num_bytes() : part.own.size_bytes();
-}
-
 // False: no memory.
 bool AddTo(StepAccumulator& sum, JointPart& part, GroupBuffers& buffers) {
   const double weight = part.who.weight;
+  if (part.num_bytes() == 0) {
+    sum.AddNothing(weight);
+    return true;
+  }
   if (!part.own.empty() && sum.has_sum()) {
     sum.AddTo(part.own, weight);
     return true;
@@ -53,17 +53,23 @@ bool JointSum::IsOf(std::span<const GroupMember* const> members) const {
 std::shared_ptr<JointPush> JointSum::Reduce(Reduction reduction, GroupBuffers& buffers) {
   auto push = std::make_shared<JointPush>();
   push->learning_rate = parts_.front().who.learning_rate;
-  StepAccumulator sum(reduction, BytesOf(parts_.front()));
+  size_t num_bytes = 0;
+  for (const JointPart& part : parts_) num_bytes = std::max(num_bytes, part.num_bytes());
+  StepAccumulator sum(reduction, num_bytes);
   double unit = 0;
   for (JointPart& part : std::exchange(parts_, {})) {
     push->contributors.push_back(part.who);
-    // The accumulator divides by the first weight above 0.
-    if (unit == 0) unit = part.who.weight;
+    const bool begins_sum = !sum.has_sum();
     if (!AddTo(sum, part, buffers)) return nullptr;
+    // The accumulator divides by the weight of the part that its sum began with.
+    const bool is_unit = begins_sum && (sum.has_sum() || unit == 0);
+    if (is_unit && part.who.weight > 0) unit = part.who.weight;
   }
-  if (!sum.has_sum() || !sum.is_finite()) return nullptr;
+  push->has_gradient = sum.has_sum();
+  const bool has_samples = push->has_gradient || unit > 0;
+  if (!has_samples || !sum.is_finite()) return nullptr;
   if (unit > 0) push->unit = unit;
-  push->sum = sum.TakeSum();
+  if (push->has_gradient) push->sum = sum.TakeSum();
   return push;
 }
 

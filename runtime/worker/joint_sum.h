@@ -18,11 +18,14 @@
 
 namespace pushpull {
 
-// What one worker contributes: received into `values`, or in its program's memory.
+// What one worker contributes: received into `values`, or in its program's memory. Neither: it has
+// no gradient.
 struct JointPart {
   Contribution who;
   HostBuffer values = {};
   std::span<const float> own = {};
+
+  size_t num_bytes() const { return own.empty() ? values.num_bytes() : own.size_bytes(); }
 };
 
 // A push that counts for several workers.
@@ -31,6 +34,7 @@ struct JointPush {
   // The sum of w_i / unit * g_i, where the g_i are the gradients and the w_i their weights, for the
   // mean; the reduced values otherwise.
   HostBuffer sum;
+  bool has_gradient = true;  // false: nobody's counts, and there is no sum
   double unit = 1;
   double learning_rate = 0;  // of the contributor with the lowest index
   bool wants_value = false;  // somebody's answer has the value
@@ -49,7 +53,8 @@ class JointSum {
   bool IsOf(std::span<const GroupMember* const> members) const;
 
   // The sum, in worker order, so that it does not depend on the order of arrival. nullptr: it
-  // cannot be pushed jointly, because it overflows, nobody has samples, or there is no memory.
+  // cannot be pushed jointly, because it overflows, nobody has samples, or there is no memory. For
+  // the mean and the sum, workers without a gradient contribute zeros.
   // The contributions are used up either way.
   std::shared_ptr<JointPush> Reduce(Reduction reduction, GroupBuffers& buffers);
 

@@ -10,6 +10,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/tensor/dtype.h"
+#include "runtime/tensor/reduction.h"
 #include "runtime/worker/use_order.h"
 
 namespace pushpull {
@@ -48,6 +49,35 @@ absl::Status CheckMayBeInPlace(const std::string& name, const ValueShape& shape)
       "tensor \"", name, "\" of ", ToString(shape.dtype), ": in_place is for tensors of float32"));
 }
 
+std::span<const std::byte> SourceOf(const ConstTensorValues& gradient, const PushOptions& options) {
+  return options.has_gradient ? gradient.bytes() : std::span<const std::byte>();
+}
+
+absl::Status CheckMayLackGradient(const std::string& name,
+                                  Reduction reduction,
+                                  const PushOptions& options) {
+  if (options.has_gradient || MayLackGradient(reduction)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                 name,
+                                                 "\" with reduction ",
+                                                 ToString(reduction),
+                                                 ": has_gradient = false is for mean and sum; push "
+                                                 "values that do not change the result"));
+}
+
+absl::Status CheckRowOptions(absl::string_view name, const OperationTable::RowCall& call) {
+  if (call.options.in_place) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor \"", name, "\": in_place is not for pushes of rows"));
+  }
+  if (call.options.has_gradient || call.keys.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
+                                                 name,
+                                                 "\": has_gradient = false with ",
+                                                 call.keys.size(),
+                                                 " rows: push no keys, or leave it true"));
+}
+
 Step Minus(Step step, uint64_t skipped) {
   return Step{step.value() - std::min(step.value(), skipped)};
 }
@@ -70,12 +100,14 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(absl::st
                                                                         TensorValues out,
                                                                         const PushOptions& options,
                                                                         SteadyTime now) {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindFor(name, "gradient", gradient));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      const Tensor* const tensor,
+      options.has_gradient ? FindFor(name, "gradient", gradient) : FindDense(name));
   if (!out.empty()) PUSHPULL_RETURN_IF_ERROR(CheckFits(*tensor->name, tensor->shape, "out", out));
   if (options.in_place) PUSHPULL_RETURN_IF_ERROR(CheckMayBeInPlace(*tensor->name, tensor->shape));
   return BeginPush(*tensor,
                    {.type = out.empty() ? FrameType::kPush : FrameType::kPushPull,
-                    .source = gradient.bytes(),
+                    .source = SourceOf(gradient, options),
                     .target = out.bytes(),
                     .takes_in_place = options.in_place && !out.empty()},
                    options,
@@ -91,7 +123,9 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor&
         "this process was told to end (SIGTERM) and takes no further step: end it with "
         "exit_code()");
   }
+  PUSHPULL_RETURN_IF_ERROR(CheckMayLackGradient(*tensor.name, tensor.reduction, options));
   request.tensor = tensor.index;
+  request.has_gradient = options.has_gradient;
   request.step = numbers_.Next(tensor.index);
   request.weight = options.samples;
   request.learning_rate = options.learning_rate;
@@ -115,10 +149,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeRows(absl::string_v
                                                                   const RowCall& call,
                                                                   SteadyTime now) {
   PUSHPULL_ASSIGN_OR_RETURN(const RowTensor shape, RowsOf(name));
-  if (call.options.in_place) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor \"", name, "\": in_place is not for pushes of rows"));
-  }
+  PUSHPULL_RETURN_IF_ERROR(CheckRowOptions(name, call));
   const bool is_push = call.type == FrameType::kPush;
   PUSHPULL_ASSIGN_OR_RETURN(std::shared_ptr<const RowRequest> rows,
                             is_push ? CutRowPush(shape, call.keys, call.gradient)
@@ -303,7 +334,8 @@ void OperationTable::Begin(const Registration& registration, Step start, uint64_
                                   .shape = ShapeOf(tensor),
                                   .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
                                   .priority = tensor.priority,
-                                  .keeps_value = tensor.keeps_value};
+                                  .keeps_value = tensor.keeps_value,
+                                  .reduction = tensor.spec.reduction};
     if (tensor.first_rows) tensors_[tensor.spec.name].rows = RowTensorOf(tensor.spec);
   }
   start_step_ = Minus(start, skipped);

@@ -76,6 +76,16 @@ uint64_t PendingOperation::updates() const {
   return updates_;
 }
 
+void PendingOperation::NoteGradient(bool has_gradient) {
+  MutexLock lock(mu_);
+  has_gradient_ = has_gradient || has_gradient_.value_or(false);
+}
+
+bool PendingOperation::has_gradient() const {
+  MutexLock lock(mu_);
+  return has_gradient_.value_or(true);
+}
+
 void PendingOperation::Fail(const absl::Status& why) {
   End(absl::Status(why.code(), absl::StrCat(what(), ": ", why.message())));
 }

@@ -54,6 +54,11 @@ class PendingOperation {
   void SetUpdates(uint64_t updates) ABSL_LOCKS_EXCLUDED(mu_);
   // The highest of them.
   uint64_t updates() const ABSL_LOCKS_EXCLUDED(mu_);
+  // For a push: whether there was a gradient in the step of one of its chunks. Before the PartDone
+  // of that chunk.
+  void NoteGradient(bool has_gradient) ABSL_LOCKS_EXCLUDED(mu_);
+  // In any of them; true if nothing was noted.
+  bool has_gradient() const ABSL_LOCKS_EXCLUDED(mu_);
   // Only the first failure counts, and only before the operation is done.
   void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -89,6 +94,7 @@ class PendingOperation {
   absl::InlinedVector<Missing, 2> missing_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Payload> pieces_ ABSL_GUARDED_BY(mu_);
   uint64_t updates_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<bool> has_gradient_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace pushpull

@@ -31,7 +31,9 @@ void ReceivedValues::Store(const ClientChunk& chunk,
   if (!frame.payload.empty() && !request.target.empty()) {
     if (frame.payload.data() != request.target.data())
       std::memcpy(request.target.data(), frame.payload.data(), frame.payload.size());
-    copies_.Take(frame.header.chunk.value(), request.target, frame.header.step, request.is_kept);
+    copies_.Take(frame.header.chunk.value(),
+                 {request.target, frame.header.step, HadGradient(frame.header)},
+                 request.is_kept);
   }
   if (!request.takes_in_place) return;
   const bool is_here = frame.in_place.bytes.empty();

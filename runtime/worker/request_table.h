@@ -42,6 +42,7 @@ struct TensorRequest {
   double weight = 1;
   double learning_rate = 0;
   uint8_t priority = 0;
+  bool has_gradient = true;     // of a push; false: `source` is empty
   bool is_kept = false;         // the program leaves the answer in `target`: it counts as a copy
   bool takes_in_place = false;  // the answer need not be in `target`: `pending` says where it is
   SteadyTime ready;
@@ -61,6 +62,7 @@ struct ChunkRequest {
   double weight = 0;
   double learning_rate = 0;
   uint8_t priority;
+  bool has_gradient = true;  // of a push; false: nothing is sent but its header
   bool is_kept = false;
   bool takes_in_place = false;
   ServerId server;
@@ -84,7 +86,8 @@ struct ChunkRequest {
   // The version of the value that is, or would be, in `target`; ClientChunk::version may belong to
   // a value the program has pulled elsewhere.
   Step held_version = {};
-  PhaseTimes phases = {};  // once it is answered
+  bool had_gradient = true;  // somebody had one in the step that made it
+  PhaseTimes phases = {};    // once it is answered
   std::shared_ptr<PendingOperation> pending;
   // For a row-sparse tensor: this is part `row_part` of the request. Null: the tensor is dense.
   std::shared_ptr<const RowRequest> rows = {};

@@ -75,7 +75,8 @@ void RingClient::TakeStepIfPushed() {
   for (const Push& push : pushes_) {
     pushes.push_back({.gradient = push.request.source,
                       .weight = push.request.weight,
-                      .learning_rate = push.request.learning_rate});
+                      .learning_rate = push.request.learning_rate,
+                      .has_gradient = push.request.has_gradient});
   }
   thread_.Start(
       [this, pushes = std::move(pushes), batch = batch_] {
@@ -134,6 +135,7 @@ void RingClient::FinishPushes() {
     if (!done[tensor].is_there) continue;
     WriteValue(tensor, request.target);
     if (request.takes_in_place) request.pending->SetPiece(0, {request.target, nullptr});
+    request.pending->NoteGradient(state_->had_gradient(tensor));
     request.pending->Finish();
   }
   observer_.OnRingAnswered();

@@ -67,7 +67,7 @@ def _add_members() -> None:
     def add(name: str, answers, *bodies: bytes) -> None:
         TABLE.add(f"channel: {name}", answers, lambda target, chance: after_hello(target, chance, *bodies),
                   needs_member=True)
-    for field, value in (("magic", 7), ("version", 9), ("type", 99), ("flags", 64), ("codec", 200), ("meta_bytes", 5000)):
+    for field, value in (("magic", 7), ("version", 9), ("type", 99), ("flags", 128), ("codec", 200), ("meta_bytes", 5000)):
         add(f"{field} is {value}", CLOSED, wire.header(wire.PULL, **{"incarnation": 1, field: value}))
     add("a frame in three messages", http2.ANY, *[wire.frame(wire.PULL, incarnation=1)[at:at + 50] for at in (0, 50, 100)])
     add("a frame of another worker", CLOSED, wire.frame(wire.PULL, worker=0, incarnation=1))

@@ -33,7 +33,7 @@ def later(target: Target, chance: random.Random, data: bytes) -> str:
 
 def _add_header_rules() -> None:
     fields = {
-        "magic": 0x12345678, "version 0": 0, "version 2": 2, "type 0": 0, "type 28": 28, "type 255": 255, "flags": 64,
+        "magic": 0x12345678, "version 0": 0, "version 2": 2, "type 0": 0, "type 28": 28, "type 255": 255, "flags": 128,
         "codec": 200, "dtype": 99, "reduction": 99, "meta_bytes": 4097, "payload_bytes": _MEBIBYTE + 1}
     for name, value in fields.items():
         field = name.split()[0]
@@ -98,6 +98,9 @@ def _add_member_rules() -> None:
         (target.chunk_bytes // 4))
     add("push of half a chunk", REFUSED, wire.PUSH, lambda target: bytes(target.chunk_bytes // 2))
     add("push of nothing", REFUSED, wire.PUSH)
+    add("push without a gradient", (REFUSED, ANSWERED), wire.PUSH, flags=64)
+    add("push without a gradient that has one", REFUSED, wire.PUSH, whole, flags=64)
+    add("pull without a gradient", (SILENT, REFUSED), wire.PULL, flags=64, step=2**63)
     add("push in a codec that the tensor does not have", REFUSED, wire.PUSH, lambda target: bytes(64), codec=3)
     add("initial value of a chunk that has one", (REFUSED, ANSWERED), wire.INIT, whole)
     add("state of an optimizer that does not fit", (REFUSED, ANSWERED), wire.INIT,

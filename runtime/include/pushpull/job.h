@@ -131,6 +131,13 @@ struct PushOptions {
   // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` do not
   // count as copies for loss recovery (TensorRegistration::keeps_value). float32 tensors only.
   bool in_place = false;
+  // false: this worker has no gradient of the tensor in this step, e.g. because it is frozen or was
+  // not used. It contributes zeros, with its samples as their weight, and `gradient` is not read:
+  // it may be empty. If no worker has a gradient, the optimizer is not run: the value, its state
+  // and the number of updates stay, so that momentum and weight decay do nothing, as in PyTorch.
+  // With the optimizer Sum the value is then zeros. For reductions mean and sum; in PushRows
+  // without keys.
+  bool has_gradient = true;
 };
 
 class PendingOperation;
@@ -164,6 +171,11 @@ class PushHandle {
   // For PullOptimizerState, after Wait has returned OK: the number of updates that the optimizer
   // has made; 0 if it keeps no state.
   uint64_t updates() const;
+
+  // For a push, after Wait has returned OK: whether any worker's gradient counted in its step, the
+  // same in every worker; in modes Async and Bounded, whether this push had one. A gradient without
+  // samples does not count in a mean. True for other operations.
+  bool has_gradient() const;
 
  private:
   std::shared_ptr<PendingOperation> pending_;
@@ -248,12 +260,13 @@ class Job {
   //
   // clang-format off
   //   gradient  of the registered type and size. Owned by the caller, who must not change it until
-  //             the handle is done.
+  //             the handle is done. Ignored without options.has_gradient.
   //   out       likewise, written until the handle is done; or empty: no value is received.
   //             Must not overlap `gradient`.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  sizes or types differ, or `in_place` with a type other than float32.
+  //   kInvalidArgument  sizes or types differ, or `in_place` with a type other than float32, or no
+  //                     gradient with a reduction other than mean and sum.
   //   kCancelled        this process was told to end and its last step is done; the library leaves
   //                     the job. End the process with exit_code().
   // clang-format on
@@ -299,7 +312,7 @@ class Job {
   //
   //   kNotFound           no such tensor.
   //   kInvalidArgument    sizes differ, or the tensor is dense; PushPull and Pull of a row-sparse
-  //                       tensor return the same.
+  //                       tensor return the same. Or there are keys without options.has_gradient.
   //   kResourceExhausted  the rows do not fit into one of the tensor's chunks: register it with
   //                       more rows. If the rows of earlier steps or other workers are what exceeds
   //                       the limit, the handle returns this error and the job fails.

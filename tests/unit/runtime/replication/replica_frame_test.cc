@@ -64,7 +64,8 @@ TEST(ReplicaFrameTest, AStreamFrameIsReadBackAndRefusedAtEveryOtherLength) {
                         .updates = 11,
                         .chunk_epoch = {Term{2}, 4},
                         .digest = ~uint64_t{9},
-                        .clip_scale = 0.125};
+                        .clip_scale = 0.125,
+                        .has_gradient = false};
   const std::vector<std::byte> bytes = EncodeStreamMeta(meta);
 
   const auto decoded = DecodeStreamMeta(bytes);
@@ -84,6 +85,7 @@ TEST(ReplicaFrameTest, AStreamFrameIsReadBackAndRefusedAtEveryOtherLength) {
   EXPECT_EQ(decoded->chunk_epoch, meta.chunk_epoch);
   EXPECT_EQ(decoded->digest, meta.digest);
   EXPECT_EQ(decoded->clip_scale, 0.125);
+  EXPECT_FALSE(decoded->has_gradient);
   for (size_t length = 0; length < bytes.size(); ++length)
     EXPECT_FALSE(DecodeStreamMeta(std::span(bytes).first(length)).ok()) << length;
 }

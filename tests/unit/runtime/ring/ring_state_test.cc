@@ -162,6 +162,58 @@ TEST(RingStateTest, CopyHasValuesStateAndUpdates) {
   EXPECT_THAT(cid.optimizer_state(0), ElementsAre(1, 2));
 }
 
+TEST(RingStateTest, StepWithoutAnyGradientRunsNoOptimizer) {
+  const OptimizerSpec decayed{
+      .kind = OptimizerKind::kSgd, .learning_rate = 1, .momentum = 0.5, .weight_decay = 0.5};
+  RingState ann = Make({Weights(decayed), Weights({})});
+  RingState bob = Make({Weights(decayed), Weights({})});
+  const std::vector<float> gradient = {1, 2};
+  const std::vector<RingPush> push(2, {.gradient = Bytes(gradient)});
+  const std::vector<RingPush> none(2, {.gradient = {}, .has_gradient = false});
+  ASSERT_TRUE(TakeStep({&ann, &bob}, {push, push}, Workers({0, 1})).ok());
+  ASSERT_TRUE(ann.had_gradient(0));
+
+  const absl::Status taken = TakeStep({&ann, &bob}, {none, none}, Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  for (const RingState* state : {&ann, &bob}) {
+    EXPECT_THAT(state->value(0), ElementsAre(-1, -2));
+    EXPECT_THAT(state->optimizer_state(0), ElementsAre(1, 2));
+    EXPECT_EQ(state->updates(0), 1U);
+    EXPECT_FALSE(state->had_gradient(0));
+    EXPECT_THAT(state->value(1), ElementsAre(0, 0));  // Sum
+    EXPECT_EQ(state->mark().step, Step{2});
+  }
+}
+
+TEST(RingStateTest, RankWithoutAGradientContributesZeros) {
+  RingState ann = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  RingState bob = Make({Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1})});
+  const std::vector<float> gradient = {4, 8};
+
+  const absl::Status taken = TakeStep(
+      {&ann, &bob},
+      {{{.gradient = {}, .weight = 3, .has_gradient = false}}, {{.gradient = Bytes(gradient)}}},
+      Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  EXPECT_THAT(ann.value(0), ElementsAre(-1, -2));
+  EXPECT_TRUE(ann.had_gradient(0));
+  EXPECT_EQ(ann.updates(0), 1U);
+}
+
+TEST(RingStateTest, CopySaysWhetherItsStepHadAGradient) {
+  RingState ann = Make({Weights({})});
+  RingState cid = Make({Weights({})});
+  ASSERT_TRUE(TakeStep({&ann}, {{{.gradient = {}, .has_gradient = false}}}, Workers({0})).ok());
+
+  const auto from = ann.CopyParts();
+  const auto to = cid.CopyParts();
+  for (size_t i = 0; i < from.size(); ++i) absl::c_copy(from[i], to[i].begin());
+
+  EXPECT_FALSE(cid.had_gradient(0));
+}
+
 TEST(RingStateTest, HalvesAreSummedAndKeptAsFloat32) {
   TensorSpec spec = Weights({.kind = OptimizerKind::kSgd, .learning_rate = 1});
   spec.dtype = DType::kBFloat16;

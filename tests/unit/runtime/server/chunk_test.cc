@@ -121,6 +121,89 @@ TEST_F(ChunkTest, AContributionThatDoesNotCountIsNoPartOfTheSum) {
   EXPECT_THAT(entry.meta.contributors, SizeIs(2));
 }
 
+TEST_F(ChunkTest, AStepWithoutAnyGradientRunsNoOptimizerOnAnyMember) {
+  OneShard other(OptimizerKind::kAdam);
+  OneShard own(OptimizerKind::kAdam);
+  Chunk& follower = other.chunk();
+  Chunk& primary = own.chunk();
+  own.shard().member().Append(1);
+  ASSERT_TRUE(follower.Initialize(Floats(kFloats, 7), 5).ok());
+  ASSERT_TRUE(primary.Initialize(Floats(kFloats, 7), 5).ok());
+  for (const uint32_t worker : {0U, 1U}) {
+    ReceivedContribution contribution = ContributionWithout(PushOf(worker, 0));
+    primary.step().CountHeld(contribution);
+  }
+
+  const absl::StatusOr<LogEntry> entry = primary.CompleteStep(rules_, pool_);
+
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_EQ(entry->meta.kind, LogEntryKind::kSkip);
+  EXPECT_FALSE(entry->meta.has_gradient);
+  EXPECT_THAT(entry->meta.contributors, ElementsAre(WorkerId{0}, WorkerId{1}));
+  HostBuffer nothing;
+  ASSERT_TRUE(follower.Apply(entry->meta, {.step = entry->step}, nothing).ok());
+  for (const Chunk* member : {&primary, &follower}) {
+    EXPECT_THAT(member->state().value()->floats(), Each(7));
+    EXPECT_THAT(member->state().optimizer_state()->floats(), Each(0));
+    EXPECT_EQ(member->state().version(), Step{1});
+    EXPECT_FALSE(member->made_by().has_gradient);
+    EXPECT_EQ(member->made_by().contributors, entry->meta.digest);
+  }
+  EXPECT_EQ(primary.state().updates(), follower.state().updates());
+}
+
+TEST_F(ChunkTest, OneGradientMakesItAStepLikeAnyOther) {
+  ReceivedContribution contribution = ContributionWithout(PushOf(0, 0));
+  chunk().step().CountHeld(contribution);
+  Contribute(1, 2);
+
+  const LogEntry entry = Complete();
+
+  EXPECT_THAT(value(), Each(-2));
+  EXPECT_EQ(entry.meta.kind, LogEntryKind::kApply);
+  EXPECT_TRUE(entry.meta.has_gradient);
+  EXPECT_TRUE(chunk().made_by().has_gradient);
+  EXPECT_EQ(chunk().state().updates(), 1U);
+}
+
+TEST_F(ChunkTest, ASumOfNoGradientIsZerosOnAnyMember) {
+  OneShard own(OptimizerKind::kSum);
+  OneShard other(OptimizerKind::kSum);
+  ASSERT_TRUE(own.chunk().Initialize(Floats(kFloats, 7), 0).ok());
+  ASSERT_TRUE(other.chunk().Initialize(Floats(kFloats, 7), 0).ok());
+  ReceivedContribution contribution = ContributionWithout(PushOf(0, 0));
+  own.chunk().step().CountHeld(contribution);
+
+  const absl::StatusOr<LogEntry> entry = own.chunk().CompleteStep(rules_, pool_);
+
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  HostBuffer nothing;
+  ASSERT_TRUE(other.chunk().Apply(entry->meta, {.step = entry->step}, nothing).ok());
+  EXPECT_THAT(own.chunk().state().value()->floats(), Each(0));
+  EXPECT_THAT(other.chunk().state().value()->floats(), Each(0));
+}
+
+TEST_F(ChunkTest, AGradientThatIsNotFiniteIsOneAllTheSame) {
+  ReceivedContribution contribution = ContributionOf(PushOf(0, 0));
+  contribution.skips_step = true;
+  contribution.counts = false;
+  chunk().step().CountHeld(contribution);
+
+  EXPECT_TRUE(Complete().meta.has_gradient);
+}
+
+TEST_F(ChunkTest, APushOfAsyncWithoutAGradientMovesOnlyTheClock) {
+  rules_.Activate({2, {Member(0), Member(1)}, {.mode = SyncMode::kAsync}});
+  ReceivedContribution contribution = ContributionWithout(PushOf(1, 4));
+  chunk().step().CountHeld(contribution);
+
+  const LogEntry entry = Complete();
+
+  EXPECT_EQ(entry.meta.update, (WorkerClock{WorkerId{1}, Step{5}}));
+  EXPECT_THAT(value(), Each(0));
+  EXPECT_EQ(chunk().state().updates(), 0U);
+}
+
 TEST_F(ChunkTest, EachPushOfAsyncMovesItsWorkersClock) {
   rules_.Activate({2, {Member(0), Member(1)}, {.mode = SyncMode::kAsync}});
   ReceivedContribution contribution = ContributionOf(PushOf(1, 6));

@@ -81,6 +81,21 @@ TEST_F(JointPushTest, ItsSamplesAreThoseOfAllOfItsWorkers) {
   EXPECT_EQ(received_.weight().samples, 12);
 }
 
+TEST_F(JointPushTest, ItsSamplesCountWithoutAGradient) {
+  FrameHeader push = Push();
+  push.flags |= kFlagNoGradient;
+  ASSERT_TRUE(Judge({Counted(0, 3), Counted(1, 2)}, push).ok());
+  received_.values = {};
+  received_.has_gradient = false;
+  chunk().step().CountHeld(received_);
+  EXPECT_FALSE(HasGradient(chunk().step()));
+
+  Count(2);
+
+  EXPECT_TRUE(HasGradient(chunk().step()));
+  EXPECT_TRUE(rules_.policy().IsComplete(chunk()));
+}
+
 TEST_F(JointPushTest, WorkersThatAreNotInItAreStillAwaited) {
   ASSERT_TRUE(Judge({Counted(0), Counted(1)}).ok());
   chunk().step().CountHeld(received_);

@@ -48,6 +48,14 @@ inline ReceivedContribution ContributionOf(const FrameHeader& push, float value 
           .waiter = {.request = push, .min_version = Step{push.step.value() + 1}}};
 }
 
+// As a push without a gradient.
+inline ReceivedContribution ContributionWithout(const FrameHeader& push) {
+  ReceivedContribution contribution = ContributionOf(push);
+  contribution.values = {};
+  contribution.has_gradient = false;
+  return contribution;
+}
+
 class OneShard {
  public:
   explicit OneShard(OptimizerKind optimizer = OptimizerKind::kSum,

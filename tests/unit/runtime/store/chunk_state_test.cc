@@ -95,12 +95,59 @@ TEST(ChunkStateTest, ASkippedStepChangesTheVersionAndNothingElse) {
   ASSERT_TRUE(plain.Install(BufferOf({5})).ok());
   const std::vector<float> gradient = {1};
 
-  skipping.Skip();
+  ASSERT_TRUE(skipping.Skip().ok());
   ASSERT_TRUE(skipping.Apply(gradient, 1, 0).ok());
   ASSERT_TRUE(plain.Apply(gradient, 1, 0).ok());
 
   EXPECT_EQ(skipping.version(), Step{2});
   EXPECT_EQ(Values(skipping), Values(plain));
+}
+
+TEST(ChunkStateTest, AStepWithoutAGradientRunsNoOptimizer) {
+  OptimizerSpec spec = Sgd(1, 0.9);
+  spec.weight_decay = 0.5;
+  ChunkState chunk(spec, 4);
+  ASSERT_TRUE(chunk.Install(BufferOf({5})).ok());
+  const std::vector<float> gradient = {1};
+  ASSERT_TRUE(chunk.Apply(gradient, 1, 0).ok());
+  const std::vector<float> value = Values(chunk);
+  const float momentum = chunk.optimizer_state()->floats()[0];
+
+  ASSERT_TRUE(chunk.Skip(false).ok());
+
+  EXPECT_EQ(Values(chunk), value);
+  EXPECT_EQ(chunk.optimizer_state()->floats()[0], momentum);
+  EXPECT_EQ(chunk.updates(), 1U);
+  EXPECT_EQ(chunk.version(), Step{2});
+}
+
+TEST(ChunkStateTest, AStepWithoutAGradientHasZerosAsItsSum) {
+  const OptimizerSpec spec{};
+  ChunkState chunk(spec, 8);
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  std::shared_ptr<const HostBuffer> being_sent = chunk.value();
+
+  ASSERT_TRUE(chunk.Skip(false).ok());
+
+  EXPECT_THAT(Values(chunk), ElementsAre(0, 0));
+  EXPECT_THAT(being_sent->floats(), ElementsAre(1, 2));
+  EXPECT_EQ(chunk.version(), Step{1});
+  EXPECT_EQ(chunk.updates(), 0U);
+}
+
+TEST(ChunkStateTest, ACapturedSumIsNotOverwrittenWithZeros) {
+  const OptimizerSpec spec{};
+  ChunkState chunk(spec, 8);
+  ASSERT_TRUE(chunk.Install(BufferOf({1, 2})).ok());
+  const std::span<const float> captured = chunk.value()->floats();
+  const std::shared_ptr<const HostBuffer> kept = chunk.value();
+  SpareBuffers spares;
+  chunk.BeginCapture(spares);
+
+  ASSERT_TRUE(chunk.Skip(false).ok());
+
+  EXPECT_THAT(captured, ElementsAre(1, 2));
+  EXPECT_THAT(Values(chunk), ElementsAre(0, 0));
 }
 
 TEST(ChunkStateTest, ASumBecomesTheValueWithoutACopy) {

@@ -202,14 +202,14 @@ TEST(RowTableTest, RowsThatNoStepTouchesAreEvicted) {
   ASSERT_TRUE(Push(state, {{1, {1, 1, 1}}, {2, {1, 1, 1}}}).ok());
   const std::vector<float> fresh = Row(Installed(spec), 1);
   ASSERT_TRUE(Push(state, {{2, {1, 1, 1}}}).ok());
-  state.Skip();
+  ASSERT_TRUE(state.Skip().ok());
   EXPECT_NE(Row(state, 1), fresh);
 
   ASSERT_TRUE(Push(state, {}).ok());
 
   EXPECT_EQ(Row(state, 1), fresh);
   EXPECT_EQ(state.rows()->num_rows(), 1);
-  state.Skip();
+  ASSERT_TRUE(state.Skip().ok());
   EXPECT_EQ(state.rows()->num_rows(), 0);
 }
 

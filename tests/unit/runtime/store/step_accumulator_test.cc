@@ -69,6 +69,38 @@ TEST(StepAccumulatorTest, AContributionOfNoSamplesHasNoPartInTheMean) {
   EXPECT_THAT(Result(accumulator), ElementsAre(3));
 }
 
+TEST(StepAccumulatorTest, AContributionOfNothingCountsAsZeros) {
+  StepAccumulator accumulator(Reduction::kMean, 8);
+  accumulator.AddNothing(30);
+  ReceiveInto(accumulator, {4, 40});
+  accumulator.FinishDirect(10);
+
+  accumulator.AddNothing({5, 40});
+
+  EXPECT_THAT(Result(accumulator), ElementsAre(0.5, 5));
+}
+
+TEST(StepAccumulatorTest, NothingAloneIsNoSum) {
+  StepAccumulator accumulator(Reduction::kMean, 4);
+
+  accumulator.AddNothing(30);
+
+  EXPECT_FALSE(accumulator.has_sum());
+  EXPECT_TRUE(accumulator.is_empty());
+}
+
+TEST(StepAccumulatorTest, ClearForgetsSamplesButNotWhatIsBeingReceived) {
+  StepAccumulator accumulator(Reduction::kMean, 4);
+  accumulator.AddNothing(30);
+  ReceiveInto(accumulator, {4});
+
+  accumulator.Clear();
+
+  EXPECT_TRUE(accumulator.is_receiving());
+  accumulator.FinishDirect(10);
+  EXPECT_THAT(Result(accumulator), ElementsAre(4));
+}
+
 TEST(StepAccumulatorTest, SumMinimumAndMaximumIgnoreWeights) {
   for (const auto& [reduction, expected] :
        {std::pair{Reduction::kSum, 6.0F}, {Reduction::kMin, 1.0F}, {Reduction::kMax, 3.0F}}) {

@@ -130,7 +130,7 @@ TEST(FrameHeaderTest, ALaterVersionIsDistinguishedFromDamage) {
 TEST(FrameHeaderTest, EveryFlagIsAccepted) {
   FrameHeader header = SampleHeader();
   header.flags = kFlagPayloadChecksum | kFlagAdmission | kFlagInRegion | kFlagTakesInPlace |
-                 kFlagOptimizerState | kFlagJoint;
+                 kFlagOptimizerState | kFlagJoint | kFlagNoGradient;
 
   const absl::StatusOr<FrameHeader> decoded = DecodeFrameHeader(Encode(header));
 

@@ -253,5 +253,36 @@ TEST_P(ChunkMemoryTest, BypassedCodecKeepsNoResidual) {
   EXPECT_EQ(Push(2, {.is_bypassed = true}).bytes, nullptr);
 }
 
+TEST_P(ChunkMemoryTest, WithoutAGradientTheResidualIsKept) {
+  Push(0);
+
+  EXPECT_EQ(encoder_.Encode(kChunk, Step{1}, {}, {.has_gradient = false}).bytes, nullptr);
+  EXPECT_EQ(
+      encoder_.Encode(kChunk, Step{2}, {}, {.is_bypassed = true, .has_gradient = false}).bytes,
+      nullptr);
+
+  EXPECT_FALSE(IsAllThere());
+  encoder_.SendWhole(Step{3});
+  Push(3);
+  EXPECT_TRUE(IsAllThere());
+}
+
+TEST_P(ChunkMemoryTest, WithoutAGradientAWholePushIsTheResidual) {
+  const std::vector<float> gradient = GradientOf(0);
+  const std::vector<float> sent = Added(Push(0), gradient);
+  encoder_.SendWhole(Step{1});
+
+  const EncodedGradient whole = encoder_.Encode(kChunk, Step{1}, {}, {.has_gradient = false});
+
+  EXPECT_EQ(encoder_.TakeVerdict(), true);
+  ASSERT_NE(whole.bytes, nullptr);
+  EXPECT_EQ(whole.codec, Codec::kNone);
+  for (size_t i = 0; i < kValues; ++i)
+    EXPECT_EQ(whole.bytes->floats()[i], gradient[i] - sent[i]) << i;
+  encoder_.SendWhole(Step{2});
+  EXPECT_EQ(encoder_.Encode(kChunk, Step{2}, {}, {.has_gradient = false}).bytes, nullptr);
+  EXPECT_EQ(encoder_.TakeVerdict(), true);
+}
+
 }  // namespace
 }  // namespace pushpull

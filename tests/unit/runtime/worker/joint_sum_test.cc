@@ -244,5 +244,35 @@ TEST_F(JointSumTest, ABufferOutlivesTheOwnerOfItsMemory) {
   EXPECT_THAT(buffer.floats(), ElementsAre(3, 3));
 }
 
+TEST_F(JointSumTest, AWorkerWithoutAGradientAddsOnlyItsSamples) {
+  JointSum sum(kSummedStep);
+  sum.Add({.who = Who(0, 6)});
+  sum.Add(Received(1, {.values = {4, 8}, .weight = 2}));
+
+  const std::shared_ptr<JointPush> push = sum.Reduce(Reduction::kMean, *buffers_);
+
+  ASSERT_NE(push, nullptr);
+  EXPECT_TRUE(push->has_gradient);
+  EXPECT_EQ(push->unit, 2);
+  EXPECT_THAT(push->sum.floats(), ElementsAre(4, 8));
+  EXPECT_THAT(ContributorsOf(*push), ElementsAre(WorkerId{0}, WorkerId{1}));
+  EXPECT_EQ(push->learning_rate, 0.5);
+}
+
+TEST_F(JointSumTest, NobodysGradientIsAPushWithoutOne) {
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
+    JointSum sum(kSummedStep);
+    sum.Add({.who = Who(0, 0)});
+    sum.Add({.who = Who(1, 3)});
+
+    const std::shared_ptr<JointPush> push = sum.Reduce(reduction, *buffers_);
+
+    ASSERT_NE(push, nullptr);
+    EXPECT_FALSE(push->has_gradient);
+    EXPECT_EQ(push->unit, 3);
+    EXPECT_EQ(push->sum.num_bytes(), 0U);
+  }
+}
+
 }  // namespace
 }  // namespace pushpull

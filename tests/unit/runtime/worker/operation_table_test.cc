@@ -14,14 +14,16 @@ using testing::SizeIs;
 
 class OperationTableTest : public testing::Test {
  protected:
+  OperationTableTest() { Begin(operations_, Reduction::kMean); }
+
   // Tensor "w" of four values, beginning with step 3.
-  OperationTableTest() {
-    const TensorSpec spec{.name = "w", .dims = {4}};
+  void Begin(OperationTable& operations, Reduction reduction) {
+    const TensorSpec spec{.name = "w", .dims = {4}, .reduction = reduction};
     const auto registration =
         std::make_shared<Registration>(std::vector<RegisteredTensor>{{.spec = spec, .value = out_}},
                                        std::make_shared<PendingOperation>("register"));
     registration->SetPlaces({{.spec = spec}});
-    operations_.Begin(*registration, Step{3}, 0);
+    operations.Begin(*registration, Step{3}, 0);
   }
 
   absl::StatusOr<OperationTable::Accepted> Push() {
@@ -56,6 +58,28 @@ TEST_F(OperationTableTest, UnknownTensorsAndWrongSizesAreRejected) {
   std::vector<std::byte> halves(2 * gradient_.size());
   EXPECT_TRUE(absl::IsInvalidArgument(
       operations_.MakePush("w", {DType::kFloat16, halves}, out_, {}, {}).status()));
+}
+
+TEST_F(OperationTableTest, PushWithoutAGradientNeedsNone) {
+  ASSERT_TRUE(operations_.MakePush("w", {}, out_, {.has_gradient = false}, {}).ok());
+  ASSERT_TRUE(operations_.MakePush("w", gradient_, out_, {.has_gradient = false}, {}).ok());
+
+  for (const TensorRequest& request : operations_.TakeDue()) {
+    EXPECT_FALSE(request.has_gradient);
+    EXPECT_THAT(request.source, SizeIs(0));
+  }
+}
+
+TEST_F(OperationTableTest, OnlyMeanAndSumMayLackAGradient) {
+  OperationTable lowest{WorkerId{0}};
+  Begin(lowest, Reduction::kMin);
+
+  const absl::Status refused =
+      lowest.MakePush("w", gradient_, {}, {.has_gradient = false}, {}).status();
+
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(refused.message(), testing::HasSubstr("tensor \"w\" with reduction min"));
+  EXPECT_TRUE(lowest.MakePush("w", gradient_, {}, {}, {}).ok());
 }
 
 TEST_F(OperationTableTest, HeldPushStartsAfterResume) {

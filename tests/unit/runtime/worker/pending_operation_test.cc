@@ -149,5 +149,18 @@ TEST(PendingOperationTest, NoteReplacesTheMissingServers) {
   EXPECT_EQ(text(), "push of w: not done in time; no answer from server-0");
 }
 
+TEST(PendingOperationTest, OnePartWithAGradientIsEnough) {
+  PendingOperation pull("pull");
+  PendingOperation push("push");
+
+  push.NoteGradient(false);
+  EXPECT_FALSE(push.has_gradient());
+  push.NoteGradient(true);
+  push.NoteGradient(false);
+
+  EXPECT_TRUE(push.has_gradient());
+  EXPECT_TRUE(pull.has_gradient());
+}
+
 }  // namespace
 }  // namespace pushpull
