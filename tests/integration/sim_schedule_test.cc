@@ -13,6 +13,10 @@
 // has subtracted has the norm that is allowed; exactly, as long as no worker has died and none was
 // given up.
 //
+// In half of the schedules some pushes have no gradient, which follows from seed, step, tensor and
+// worker alone. Weight decay, which halves the values, then says whether the optimizer was run: not
+// in a step without any gradient, and every worker is told the same about it.
+//
 // PUSHPULL_SIM_SEEDS=FIRST:COUNT runs other seeds than the standard ones, PUSHPULL_SIM_LOG=1 prints
 // what the job says.
 #include <algorithm>
@@ -20,6 +24,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,6 +66,7 @@ class Schedule {
         kills_workers_(Draw(is_gated_ ? 2 : 3) == 0),
         kills_servers_(!is_gated_ || Draw(2) == 0),
         loses_coordinators_(Draw(2) == 0),
+        absence_seed_(seed % 2 == 0 ? seed + 1 : 0),
         job_(MakeOptions(seed)) {
     job_.control().SetDelay([this] { return std::chrono::microseconds(Draw(1500)); });
     for (uint32_t t = 0; t < 1 + Draw(4); ++t) AddTensor(t);
@@ -116,6 +122,30 @@ class Schedule {
 
   uint32_t Draw(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
 
+  // ---- pushes without a gradient ----
+
+  bool IsOneIn(uint32_t count, std::initializer_list<uint64_t> of) const {
+    uint64_t mixed = absence_seed_;
+    for (const uint64_t part : of) mixed = (mixed ^ part) * 0x9e3779b97f4a7c15 ^ (mixed >> 29);
+    return absence_seed_ > 0 && (mixed >> 32) % count == 0;
+  }
+  // Nobody has any.
+  bool IsEmptyStep(uint64_t step) const { return IsOneIn(5, {step}); }
+  bool HasGradient(uint32_t worker, uint64_t step, size_t tensor) const {
+    // The first tensor tells who counts where not all do.
+    const bool tells = tensor == 0 && (backup_workers_ > 0 || is_gated_);
+    if (IsEmptyStep(step)) return false;
+    return tells || !(IsOneIn(4, {step, tensor + 1}) || IsOneIn(3, {step, tensor + 1, worker + 1}));
+  }
+  // As a sum of pushes.
+  int64_t MaskOf(uint64_t step, size_t tensor) const {
+    int64_t mask = 0;
+    for (uint32_t worker = 0; worker < workers_; ++worker)
+      if (HasGradient(worker, step, tensor)) mask |= int64_t{1} << worker;
+    return mask;
+  }
+  double Decay() const { return absence_seed_ > 0 && !is_clipped_ ? 0.5 : 0; }
+
   SimJobOptions MakeOptions(uint64_t seed) {
     SimJobOptions options{.settings = {.job = "sim",
                                        .workers = workers_,
@@ -147,6 +177,7 @@ class Schedule {
         .name = "t" + std::to_string(index), .dims = {size}, .reduction = Reduction::kSum};
     spec.optimizer.kind = OptimizerKind::kSgd;
     spec.optimizer.learning_rate = 1;
+    spec.optimizer.weight_decay = Decay();
     specs_.push_back(spec);
   }
 
@@ -162,6 +193,16 @@ class Schedule {
     clip_norm_ = full_norm_ * (1 + Draw(12)) / 10;
     for (TensorSpec& spec : specs_)
       if (spec.clip_norm > 0) spec.clip_norm = clip_norm_;
+  }
+  // What a step of all workers subtracts from the tensor.
+  double ClippedSum(size_t tensor, uint64_t step) const {
+    double squares = 0;
+    for (size_t t = 0; t < specs_.size(); ++t) {
+      const auto sum = static_cast<double>(MaskOf(step, t));
+      if (specs_[t].clip_norm > 0) squares += sum * sum * static_cast<double>(specs_[t].dims[0]);
+    }
+    const auto own = static_cast<double>(MaskOf(step, tensor));
+    return squares > 0 ? own * std::min(1.0, clip_norm_ / std::sqrt(squares)) : 0;
   }
   double FullSum() const { return std::ldexp(1.0, static_cast<int>(workers_)) - 1; }
 
@@ -228,10 +269,12 @@ class Schedule {
                                       [](const auto& one) { return one->is_done(); });
     if (!all_done) return;
     if (!worker.pending.empty()) {
+      std::vector<bool> had_gradient;
       for (const auto& one : worker.pending) {
         const absl::Status status = Result(*one);
         if (!status.ok() && worker.may_fail) return KillWorker(index);
         if (!status.ok()) return Report("worker-", index, ": ", status.ToString());
+        had_gradient.push_back(one->has_gradient());
       }
       worker.pending.clear();
       // After a full restart its first step may be done already for some chunks. With backup
@@ -242,6 +285,7 @@ class Schedule {
       const bool may_skip = backup_workers_ > 0;
       if (worker.step <= before || (worker.step > before + 1 && !may_skip))
         return Report("worker-", index, " comes from step ", before, " to ", worker.step);
+      HearOfGradients(index, worker.step, had_gradient);
       Observe(index, worker);
     }
     if (worker.step < steps_) return Push(index, worker);
@@ -262,10 +306,30 @@ class Schedule {
 
   void Push(uint32_t index, Worker& worker) {
     for (size_t t = 0; t < specs_.size(); ++t) {
-      auto handle =
-          job_.worker(index).PushPull(specs_[t].name, worker.gradients[t], worker.values[t], {});
+      const bool has_gradient = HasGradient(index, worker.step, t);
+      auto handle = job_.worker(index).PushPull(
+          specs_[t].name,
+          has_gradient ? ConstTensorValues(worker.gradients[t]) : ConstTensorValues(),
+          worker.values[t],
+          {.has_gradient = has_gradient});
       if (!handle.ok()) return Report("worker-", index, ": ", handle.status().ToString());
       worker.pending.push_back(*handle);
+    }
+  }
+
+  // Of the step that made `version`, the same is told to all, and the truth.
+  void HearOfGradients(uint32_t index, uint64_t version, const std::vector<bool>& had_gradient) {
+    for (size_t t = 0; t < specs_.size(); ++t) {
+      const auto [known, is_new] = had_gradient_[t].try_emplace(version, had_gradient[t]);
+      const bool may_have = MaskOf(version - 1, t) != 0;
+      if (known->second == had_gradient[t] && (may_have || !had_gradient[t])) continue;
+      Report("worker-",
+             index,
+             " hears that the step before version ",
+             version,
+             " of t",
+             t,
+             had_gradient[t] ? " had a gradient" : " had no gradient");
     }
   }
 
@@ -299,18 +363,34 @@ class Schedule {
                          uint64_t version,
                          const std::vector<float>& before,
                          const std::vector<float>& after) {
+    // A worker that begins with this version has pushed nothing to it.
+    const auto heard = had_gradient_[tensor].find(version);
+    if (heard == had_gradient_[tensor].end() && absence_seed_ > 0) return;
+    const bool had_gradient = heard == had_gradient_[tensor].end() || heard->second;
+    if (!had_gradient && before != after)
+      return Report("version ", version, " of t", tensor, " was made without a gradient");
     if (specs_[tensor].clip_norm > 0) return CheckClipped(tensor, version, before, after);
     for (const size_t i : {size_t{0}, after.size() - 1}) {
-      const auto mask = static_cast<int64_t>(before[i] - after[i]);
-      // The admitted may all have died before they came to this chunk.
-      const bool may_be_none = backup_workers_ > 0 && (tensor > 0 || i > 0) && !replaced_.empty();
-      if (mask < (may_be_none ? 0 : 1) || mask >= int64_t{1} << workers_) {
+      // Whose gradients were in it may all have died before they came to this chunk, and so may the
+      // admitted.
+      const bool may_be_none =
+          (backup_workers_ > 0 && (tensor > 0 || i > 0) && !replaced_.empty()) ||
+          (absence_seed_ > 0 && MayLackWorkers());
+      const double sum = before[i] * (1 - Decay()) - after[i];
+      const bool is_sum =
+          sum >= 1 && sum < std::ldexp(1.0, static_cast<int>(workers_)) && sum == std::floor(sum);
+      const bool is_untouched =
+          before[i] == after[i] && (!had_gradient || (may_be_none && !is_sum));
+      const auto mask = is_untouched ? 0 : static_cast<int64_t>(sum);
+      const bool is_whole = is_untouched || sum == std::floor(sum);
+      if (!is_whole || mask < (may_be_none || !had_gradient ? 0 : 1) ||
+          mask >= int64_t{1} << workers_) {
         return Report("version ", version, " of t", tensor, ": contributions add up to ", mask);
       }
       if (backup_workers_ > 0) CheckAdmitted(tensor, version, mask);
       if (is_gated_) CheckGate(tensor, version, mask);
       for (const uint32_t worker : pushed_[version - 1]) {
-        if ((mask >> worker) % 2 == 0) {
+        if ((mask >> worker) % 2 == 0 && HasGradient(worker, version - 1, tensor)) {
           return Report("version ",
                         version,
                         " of t",
@@ -337,11 +417,12 @@ class Schedule {
                     uint64_t version,
                     const std::vector<float>& before,
                     const std::vector<float>& after) {
-    const double expected = FullSum() * std::min(1.0, clip_norm_ / full_norm_);
+    const double expected = ClippedSum(tensor, version - 1);
     for (size_t i = 0; i < after.size(); i += std::max<size_t>(1, after.size() - 1)) {
       const double change = double{before[i]} - after[i];
       // Without one of the workers the gradients are smaller.
-      const bool is_right = MayLackWorkers() ? change > 0 && change <= FullSum() * (1 + 1e-4)
+      const bool is_right = MayLackWorkers() ? (change > 0 || (change == 0 && absence_seed_ > 0)) &&
+                                                   change <= FullSum() * (1 + 1e-4)
                                              : std::abs(change - expected) <= 1e-4 * expected;
       if (is_right) continue;
       return Report("version ",
@@ -357,13 +438,14 @@ class Schedule {
 
   // `mask` of one of the step's chunks; the first chunk comes first.
   void CheckAdmitted(size_t tensor, uint64_t version, int64_t mask) {
+    if (IsEmptyStep(version - 1)) return;
     const int64_t admitted = admitted_.try_emplace(version, mask).first->second;
     int64_t dead = 0;
     for (const uint32_t worker : replaced_) dead |= int64_t{1} << worker;
     const auto count = static_cast<uint32_t>(std::popcount(static_cast<uint64_t>(admitted)));
     const bool is_as_many = MayLackWorkers() ? count <= workers_ - backup_workers_
                                              : count == workers_ - backup_workers_;
-    const int64_t missing = admitted & ~mask;
+    const int64_t missing = admitted & MaskOf(version - 1, tensor) & ~mask;
     if (is_as_many && (mask & ~admitted) == 0 && (missing & ~dead) == 0) return;
     Report("version ",
            version,
@@ -387,7 +469,8 @@ class Schedule {
       });
     };
     for (uint32_t worker = 0; worker < workers_; ++worker) {
-      const bool is_even = ((first ^ mask) >> worker) % 2 == 0;
+      const bool is_even =
+          ((first ^ mask) >> worker) % 2 == 0 || !HasGradient(worker, version - 1, tensor);
       if (is_even || lost(worker)) continue;
       return Report("version ",
                     version,
@@ -607,6 +690,7 @@ class Schedule {
   const bool kills_workers_;
   const bool kills_servers_;
   const bool loses_coordinators_;
+  const uint64_t absence_seed_;  // 0: every push has a gradient
   SimJob job_;
   std::vector<TensorSpec> specs_;
   double clip_norm_ = 0;
@@ -620,6 +704,7 @@ class Schedule {
   std::set<uint32_t> replaced_;    // workers that have died before
   std::map<uint64_t, std::set<uint32_t>> pushed_;  // by step, whose push was answered
   std::map<uint64_t, int64_t> admitted_;           // by version: contributors of the first chunk
+  std::map<size_t, std::map<uint64_t, bool>> had_gradient_;  // by tensor and version, as heard
   std::vector<ServerLoss> server_losses_;
   std::map<uint32_t, std::vector<Steps>> deaths_;                  // of workers
   std::map<size_t, std::map<uint64_t, std::vector<float>>> seen_;  // by tensor and version
