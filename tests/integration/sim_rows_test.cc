@@ -440,5 +440,29 @@ TEST(SimRowsTest, TooManyRowsFailTheJobByTheTensor) {
               AllOf(HasSubstr("\"emb\""), HasSubstr("register it with more rows than 10")));
 }
 
+TEST(SimRowsTest, AStepWithoutAnyGradientChangesNoRow) {
+  RowsJob rows({.optimizer = kAdam, .replication = 1, .has_rows_alone = true});
+  ASSERT_TRUE(rows.registered().ok());
+  rows.Train(2);
+  const std::vector<float> before = rows.Pull(0, AllKeys());
+  const PushOptions none{.has_gradient = false};
+  const std::vector<uint64_t> keys = {0};
+  const std::vector<float> gradient(kDim, 1.0F);
+
+  RowsJob::Operations pushes;
+  for (const uint32_t w : {0U, 1U}) {
+    WorkerNode& worker = rows.job().worker(w);
+    EXPECT_TRUE(absl::IsInvalidArgument(worker.PushRows("emb", keys, gradient, none).status()));
+    pushes.push_back(*worker.PushRows("emb", {}, {}, none));
+  }
+
+  ASSERT_TRUE(rows.job().WaitAll(pushes).ok());
+  for (const auto& push : pushes) EXPECT_FALSE(push->has_gradient());
+  EXPECT_EQ(rows.Pull(1, AllKeys()), before);
+  const auto next = rows.PushAll();
+  ASSERT_TRUE(rows.job().WaitAll(next).ok());
+  EXPECT_TRUE(next.front()->has_gradient());
+}
+
 }  // namespace
 }  // namespace pushpull
