@@ -13,7 +13,11 @@ namespace pushpull {
 namespace {
 
 constexpr uint32_t kMagic = 0x51535050;  // "PPSQ"
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;          // 1 has no kDropsLast
+// Flags of a source.
+constexpr uint64_t kIsGlobalBatch = 1;
+constexpr uint64_t kDropsLast = 2;
+constexpr double kSamplesMax = 9007199254740992;  // 2^53: up to here a double has all integers
 constexpr size_t kMemberBytes = SampleQueue::kWorkersMax / 8;
 
 uint64_t Count(const std::vector<SampleRange>& ranges) {
@@ -66,7 +70,9 @@ absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes
   SampleQueue queue{SampleSource{}};
   for (uint64_t* number : {&queue.source_.num_samples, &queue.source_.epochs, &queue.source_.batch})
     *number = reader.Get<uint64_t>();
-  queue.source_.is_global_batch = reader.Get<uint64_t>() != 0;
+  const auto flags = reader.Get<uint64_t>();
+  queue.source_.is_global_batch = (flags & kIsGlobalBatch) != 0;
+  queue.source_.drops_last = (flags & kDropsLast) != 0;
   queue.step_ = Step{reader.Get<uint64_t>()};
   for (uint64_t* number : {&queue.epoch_, &queue.position_, &queue.dropped_})
     *number = reader.Get<uint64_t>();
@@ -96,7 +102,8 @@ std::vector<std::byte> SampleQueue::Encode() const {
   writer.Put(source_.num_samples);
   writer.Put(source_.epochs);
   writer.Put(source_.batch);
-  writer.Put(uint64_t{source_.is_global_batch});
+  writer.Put((source_.is_global_batch ? kIsGlobalBatch : 0) |
+             (source_.drops_last ? kDropsLast : 0));
   writer.Put(step_.value());
   writer.Put(epoch_);
   writer.Put(position_);
@@ -122,13 +129,19 @@ void SampleQueue::SetMembers(std::vector<WorkerId> members) {
   members_ = std::move(members);
 }
 
+void SampleQueue::SetNumSamples(double num_samples) {
+  const bool has_begun = position_ > 0 || !returned_.empty();
+  if (!has_begun && num_samples >= 1 && num_samples <= kSamplesMax)
+    source_.num_samples = static_cast<uint64_t>(num_samples);
+}
+
 void SampleQueue::SetGlobalBatch(uint64_t batch) {
   source_.batch = batch;
   source_.is_global_batch = true;
 }
 
 std::vector<SampleRange> SampleQueue::StepRanges() const {
-  if (is_finished() || members_.empty()) return {};
+  if (members_.empty()) return {};
   std::vector<SampleRange> ranges = Slice(returned_, 0, batch());
   const uint64_t fresh = std::min(batch() - Count(ranges), source_.num_samples - position_);
   Append({position_, fresh}, ranges);
@@ -138,9 +151,15 @@ std::vector<SampleRange> SampleQueue::StepRanges() const {
 std::vector<SampleRange> SampleQueue::RangesOf(size_t member,
                                                const std::vector<SampleRange>& step) const {
   const uint64_t size = Count(step);
-  const uint64_t members = members_.size();
+  // Where a full step has two samples for every member, a smaller one gives nobody a single sample,
+  // which batch norm does not take: it goes to fewer members.
+  const uint64_t least = batch() >= 2 * members_.size() ? 2 : 1;
+  const uint64_t sharers = std::clamp<uint64_t>(size / least, 1, members_.size());
   // Evenly: shares differ by at most one sample.
-  const auto before = [&](uint64_t m) { return size / members * m + size % members * m / members; };
+  const auto before = [&](uint64_t m) {
+    m = std::min(m, sharers);
+    return size / sharers * m + size % sharers * m / sharers;
+  };
   return Slice(step, before(member), before(member + 1));
 }
 
@@ -152,8 +171,7 @@ StepSamples SampleQueue::ShareOf(WorkerId worker, Step step) const {
                     .batch = batch(),
                     .total = Count(taken),
                     .ranges = {},
-                    .count = 0,
-                    .is_over = is_finished()};
+                    .count = 0};
   const auto member = absl::c_find(members_, worker);
   if (step != step_ || member == members_.end()) return share;
   share.ranges = RangesOf(static_cast<size_t>(member - members_.begin()), taken);
@@ -173,12 +191,19 @@ void SampleQueue::Advance(std::span<const WorkerId> counted, std::vector<WorkerI
   for (const SampleRange& range : Slice(returned_, from_returned, Count(returned_)))
     Append(range, left);
   Return(std::move(left));
-  if (position_ == source_.num_samples && returned_.empty() && !is_finished()) {
+  SetMembers(std::move(next));
+  if (IsEpochOver()) {
     ++epoch_;
     position_ = 0;
+    returned_.clear();
   }
   step_ = Step{step_.value() + 1};
-  SetMembers(std::move(next));
+}
+
+// An epoch has at least one step, whatever its size.
+bool SampleQueue::IsEpochOver() const {
+  const uint64_t left = Count(returned_) + source_.num_samples - position_;
+  return left == 0 || (source_.drops_last && position_ > 0 && left < batch());
 }
 
 void SampleQueue::AdvanceAll() {

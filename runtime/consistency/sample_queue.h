@@ -10,7 +10,9 @@
 //   complete:   who contributed, who comes next --Advance--> version t + 1
 //
 // A step takes returned samples first, then fresh ones. An epoch is over when all of its samples
-// have counted, so no epoch overlaps the next.
+// have counted, so no epoch overlaps the next. Epochs follow each other without end: how many there
+// are is up to each worker's program (worker/sample_share.h), so that a job that is resumed may
+// have more of them.
 #pragma once
 
 #include <cstddef>
@@ -60,6 +62,10 @@ class SampleQueue {
   // are returned, and the next step is divided among `next`.
   void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
 
+  // The size of the data set from the next epoch on; of this one if it has not begun. Workers push
+  // it as the learning rate, which this tensor has no other use for. Ignored unless 1 to 2^53.
+  void SetNumSamples(double num_samples);
+
   // Sets the number of samples per step, over all members together, from the next step to be
   // divided on; above 0.
   void SetGlobalBatch(uint64_t batch);
@@ -69,7 +75,8 @@ class SampleQueue {
 
   Step step() const { return step_; }
   uint64_t epoch() const { return epoch_; }
-  bool is_finished() const { return epoch_ >= source_.epochs; }
+  // Of this epoch. The number of epochs is that of the program that began the job.
+  const SampleSource& source() const { return source_; }
   // Samples of a full step, over all members.
   uint64_t batch() const {
     return source_.is_global_batch ? source_.batch : source_.batch * members_.size();
@@ -82,6 +89,7 @@ class SampleQueue {
   std::vector<SampleRange> StepRanges() const;
   std::vector<SampleRange> RangesOf(size_t member, const std::vector<SampleRange>& step) const;
   void Return(std::vector<SampleRange> ranges);
+  bool IsEpochOver() const;
 
   SampleSource source_;
   Step step_;

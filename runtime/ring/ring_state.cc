@@ -197,12 +197,12 @@ void RingState::Contribute(std::span<const RingPush> pushes,
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     const RingPush& push = pushes[i];
+    if (rank == 0) facts_[RateAt(i)] = push.learning_rate;
     if (tensor.holds_samples) {
       facts_[WantsAt(rank)] = push.weight;
       continue;
     }
     facts_[WeightAt(i)] = push.weight;
-    if (rank == 0) facts_[RateAt(i)] = push.learning_rate;
     const std::span<float> sum = SumOf(tensor);
     const bool is_mean = tensor.spec.reduction == Reduction::kMean;
     // A contribution without samples does not count in a mean, whatever its values are.
@@ -233,7 +233,7 @@ absl::Status RingState::Apply(std::span<const RingWorker> workers, Epoch epoch) 
   PUSHPULL_RETURN_IF_ERROR(CheckSums());
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].holds_samples) {
-      PUSHPULL_RETURN_IF_ERROR(Divide(tensors_[i], workers));
+      PUSHPULL_RETURN_IF_ERROR(Divide(tensors_[i], facts_[RateAt(i)], workers));
     } else {
       ApplyTo(i);
     }
@@ -267,13 +267,16 @@ void RingState::ApplyTo(size_t index) {
 
 // All workers of the ring have contributed; a worker that contributes no samples wants no further
 // ones.
-absl::Status RingState::Divide(Tensor& samples, std::span<const RingWorker> workers) {
+absl::Status RingState::Divide(Tensor& samples,
+                               double num_samples,
+                               std::span<const RingWorker> workers) {
   PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(samples.value.bytes()));
   const std::vector<WorkerId> counted = WorkersOf(workers);
   std::vector<WorkerId> next;
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     if (facts_[WantsAt(rank)] > 0) next.push_back(workers[rank].worker);
   }
+  queue.SetNumSamples(num_samples);
   queue.Advance(counted, std::move(next));
   if (facts_[0] > 0) queue.SetGlobalBatch(static_cast<uint64_t>(facts_[0]));
   absl::c_copy(queue.Encode(), samples.value.bytes().begin());

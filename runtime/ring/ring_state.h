@@ -126,7 +126,7 @@ class RingState {
   std::span<float> SumOf(const Tensor& tensor);
   absl::Status CheckSums();
   void ApplyTo(size_t index);
-  absl::Status Divide(Tensor& samples, std::span<const RingWorker> workers);
+  absl::Status Divide(Tensor& samples, double num_samples, std::span<const RingWorker> workers);
 
   // Positions in facts_.
   size_t WeightAt(size_t tensor) const { return 1 + 3 * tensor; }

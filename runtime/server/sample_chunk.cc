@@ -55,6 +55,7 @@ absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& r
     counted.push_back(contribution.worker);
     if (contribution.weight == 0) std::erase(next, contribution.worker);
   }
+  queue.SetNumSamples(chunk.step().counted().learning_rate());
   queue.Advance(counted, std::move(next));
   // The value records how many samples its step has, so all workers use the same number, and a
   // change falls between two steps.

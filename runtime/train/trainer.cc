@@ -139,7 +139,6 @@ class Trainer {
     PUSHPULL_RETURN_IF_ERROR(exchange_.Register(
         settings_.optimizer, settings_.codec, Deadline::After(settings_.start_timeout)));
     PUSHPULL_ASSIGN_OR_RETURN(StepSamples samples, job_->Samples());
-    PUSHPULL_RETURN_IF_ERROR(CheckHasEpochs(samples));
     while (!samples.is_over && samples.step.value() < LastStep()) {
       PUSHPULL_RETURN_IF_ERROR(RunStep(samples));
       const uint64_t epoch = samples.epoch;
@@ -149,19 +148,6 @@ class Trainer {
     const bool is_done = samples.epoch >= settings_.epochs || samples.step.value() >= LastStep();
     if (is_evaluator() && is_done) ReportFinal(samples);
     return job_->Leave(Deadline::After(kLeaveTimeout));
-  }
-
-  // A job's number of epochs is part of its position in the data set, which a checkpoint restores.
-  absl::Status CheckHasEpochs(const StepSamples& samples) const {
-    const bool has_ended_early = samples.is_over && samples.epoch < settings_.epochs;
-    if (!has_ended_early || job_->is_released()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--epochs ",
-        settings_.epochs,
-        ": the job's data set ended after epoch ",
-        samples.epoch,
-        ", because it was begun with that many and a checkpoint keeps them; begin it with more "
-        "epochs in a new checkpoint folder"));
   }
 
   bool is_evaluator() const { return job_->worker() == WorkerId{0}; }

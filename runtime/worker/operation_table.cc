@@ -295,10 +295,10 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(bool must
   MutexLock lock(mu_);
   if (!samples_)
     return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
-  const double weight = samples_->Commit(must_leave);
+  const PushOptions options = samples_->Commit(must_leave);
   if (samples_->is_divided()) {
     return MakePushLocked(
-        kSampleQueueTensor, samples_->gradient(), samples_->value(), {.samples = weight}, now);
+        kSampleQueueTensor, samples_->gradient(), samples_->value(), options, now);
   }
   Accepted done{std::make_shared<PendingOperation>("commit of samples")};
   done.pending->Finish();
@@ -309,6 +309,11 @@ std::optional<RegisteredTensor> OperationTable::SampleTensor() {
   MutexLock lock(mu_);
   if (!samples_ || !samples_->is_divided()) return std::nullopt;
   return RegisteredTensor{samples_->spec(), samples_->value(), kSamplesPriority};
+}
+
+std::optional<uint64_t> OperationTable::other_batch() const {
+  MutexLock lock(mu_);
+  return samples_ ? samples_->OtherBatch() : std::nullopt;
 }
 
 std::optional<bool> OperationTable::has_more_samples() const {

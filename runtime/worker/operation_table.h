@@ -78,6 +78,8 @@ class OperationTable {
   // The tensor of the job's sample queue, to be registered with the program's; empty: there is
   // none.
   std::optional<RegisteredTensor> SampleTensor() ABSL_LOCKS_EXCLUDED(mu_);
+  // SampleShare::OtherBatch.
+  std::optional<uint64_t> other_batch() const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether there are further samples for this worker; empty: it uses no samples.
   std::optional<bool> has_more_samples() const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether the worker has returned samples because it had to leave.

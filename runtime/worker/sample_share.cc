@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 #include "runtime/base/status_macros.h"
 
 namespace pushpull {
@@ -18,13 +20,13 @@ std::vector<WorkerId> FirstWorkers(uint32_t count) {
 }  // namespace
 
 SampleShare::SampleShare(WorkerId worker, const SampleSource& source)
-    : worker_(worker), value_(kValues), gradient_(kValues) {
+    : worker_(worker), source_(source), value_(kValues), gradient_(kValues) {
   const std::vector<std::byte> bytes = SampleQueue(source).Encode();
   std::memcpy(value_.data(), bytes.data(), bytes.size());
 }
 
 SampleShare::SampleShare(WorkerId worker, const SampleSource& source, uint32_t workers)
-    : worker_(worker), own_(source) {
+    : worker_(worker), source_(source), own_(source) {
   own_->SetMembers(FirstWorkers(workers));
 }
 
@@ -36,14 +38,15 @@ TensorSpec SampleShare::spec() const {
   return spec;
 }
 
-double SampleShare::Commit(bool is_released) {
+PushOptions SampleShare::Commit(bool is_released) {
   is_over_ = is_over_ || is_released;
   if (own_) own_->AdvanceAll();
-  return is_over_ ? 0 : 1;
+  return {.samples = is_over_ ? 0.0 : 1.0,
+          .learning_rate = static_cast<double>(source_.num_samples)};
 }
 
 void SampleShare::SkipTo(Step step) {
-  while (own_ && own_->step() < step && !own_->is_finished()) own_->AdvanceAll();
+  while (own_ && own_->step() < step && own_->epoch() < source_.epochs) own_->AdvanceAll();
 }
 
 absl::StatusOr<StepSamples> SampleShare::At(Step next, uint64_t steps_ahead) const {
@@ -51,10 +54,51 @@ absl::StatusOr<StepSamples> SampleShare::At(Step next, uint64_t steps_ahead) con
       own_ ? *own_ : SampleQueue::Decode(std::as_bytes(std::span(value_)));
   PUSHPULL_RETURN_IF_ERROR(queue.status());
   if (own_) next = own_->step();
-  for (uint64_t i = 0; i < steps_ahead && !queue->is_finished(); ++i) queue->AdvanceAll();
+  // A job's first step is divided as its first worker said.
+  if (queue->step() > Step{0}) queue->SetNumSamples(static_cast<double>(source_.num_samples));
+  const bool is_over = is_over_ || queue->epoch() >= source_.epochs;
+  if (!is_over) PUSHPULL_RETURN_IF_ERROR(CheckIsOurs(*queue));
+  for (uint64_t i = 0; i < steps_ahead && queue->epoch() < source_.epochs; ++i) queue->AdvanceAll();
   StepSamples samples = queue->ShareOf(worker_, Step{next.value() + steps_ahead});
-  samples.is_over = samples.is_over || is_over_;
+  samples.is_over = is_over_ || samples.epoch >= source_.epochs;
+  if (samples.epoch < source_.epochs) return samples;
+  samples.ranges.clear();  // those of an epoch that the program does not want
+  samples.count = samples.total = 0;
   return samples;
+}
+
+std::optional<uint64_t> SampleShare::OtherBatch() const {
+  if (own_) return std::nullopt;
+  const absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(std::as_bytes(std::span(value_)));
+  if (!queue.ok() || queue->source().is_global_batch || source_.is_global_batch)
+    return std::nullopt;
+  const uint64_t batch = queue->source().batch;
+  return batch == source_.batch ? std::nullopt : std::optional(batch);
+}
+
+absl::Status SampleShare::CheckIsOurs(const SampleQueue& queue) const {
+  const SampleSource& jobs = queue.source();
+  if (jobs.num_samples != source_.num_samples) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "epoch ",
+        queue.epoch(),
+        " of the job has ",
+        jobs.num_samples,
+        " samples, this program's data set ",
+        source_.num_samples,
+        ": all workers need the same data set, and another size counts from the next epoch on; "
+        "end this epoch with the data set that it began with, resume from a checkpoint between "
+        "two epochs (spec.restoreFrom), or begin anew under another metadata.name"));
+  }
+  if (jobs.drops_last != source_.drops_last) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job was begun with drop_last=",
+                     jobs.drops_last ? "True" : "False",
+                     ", this program says ",
+                     source_.drops_last ? "True" : "False",
+                     ": keep it, or begin anew under another metadata.name"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace pushpull

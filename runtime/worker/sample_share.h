@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's end of the sample queue (consistency/sample_queue.h). Divided: the worker's copy of
+// A worker's end of the sample queue (consistency/sample_queue.h), which knows how many epochs its
+// program wants. Divided: the worker's copy of
 // the job's queue, which the servers divide among the workers, and the worker's push to it in each
 // step. Own: a private queue, which advances as if all workers were always present and equally
 // fast; for modes without common steps.
@@ -12,8 +13,10 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "pushpull/job.h"
 #include "pushpull/tensor_spec.h"
 
 #include "runtime/base/ids.h"
@@ -36,22 +39,27 @@ class SampleShare {
   std::span<float> value() { return value_; }
   std::span<const float> gradient() const { return gradient_; }
 
-  // The step's samples are processed; a released worker requests no more. Returns the weight of the
-  // push to a divided queue.
-  double Commit(bool is_released);
+  // The step's samples are processed; a released worker requests no more. Returns the options of
+  // the push to a divided queue.
+  PushOptions Commit(bool is_released);
   // Skips the steps that an earlier process of the worker has completed. Own queues only.
   void SkipTo(Step step);
   // This worker's samples of the step `steps_ahead` after `next`, if the workers stay the same
   // until then. With an own queue, counts from that queue's next step. kDataLoss: the value is not
-  // a queue.
+  // a queue. kFailedPrecondition: the job divides another data set than this program's.
   absl::StatusOr<StepSamples> At(Step next, uint64_t steps_ahead) const;
+  // The job's samples per step and worker, if its program was begun with another number than ours.
+  std::optional<uint64_t> OtherBatch() const;
   // Whether it requests no further samples because it was released.
   bool was_released() const { return is_over_; }
 
  private:
   static constexpr size_t kValues = SampleQueue::kBytes / sizeof(float);
 
+  absl::Status CheckIsOurs(const SampleQueue& queue) const;
+
   const WorkerId worker_;
+  const SampleSource source_;  // the program's
   std::vector<float> value_;
   const std::vector<float> gradient_;  // zeros: only the fact that it is pushed counts
   std::optional<SampleQueue> own_;

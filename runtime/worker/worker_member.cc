@@ -269,6 +269,11 @@ void WorkerMember::FinishRegistration() {
   operations_.Begin(*registration_, start, consistency_.steps_skipped);
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
+  if (const std::optional<uint64_t> batch = operations_.other_batch()) {
+    log_.Warning(
+        "the job keeps the batch that it was begun with; spec.workers.globalBatch changes it",
+        {{"samples_per_worker", *batch}});
+  }
   std::exchange(registration_, nullptr)->pending().Finish();
   ReportIfDrained();
 }

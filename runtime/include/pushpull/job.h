@@ -331,7 +331,7 @@ class Job {
   // called while one is under way. Never blocks.
   //
   // clang-format off
-  //   kFailedPrecondition  UseSamples or Register was not called.
+  //   kFailedPrecondition  UseSamples or Register was not called, or the job has another data set.
   //   kDataLoss            the job's position in its data set is damaged. End the process.
   // clang-format on
   absl::StatusOr<StepSamples> Samples() const { return SamplesAhead(0); }

@@ -10,12 +10,15 @@
 
 namespace pushpull {
 
-// A data set that the workers of a job divide among themselves, `epochs` times.
+// A data set that the workers of a job divide among themselves, `epochs` times. A job that is
+// resumed goes on until it has had as many epochs as its program now says, and takes a data set of
+// another size from the next epoch on.
 struct SampleSource {
   uint64_t num_samples = 0;  // above 0
   uint64_t epochs = 1;
   uint64_t batch = 1;  // samples per step: of each worker, or of all workers (is_global_batch)
   bool is_global_batch = false;
+  bool drops_last = false;  // an epoch ends before a step that would not be full
   friend bool operator==(const SampleSource&, const SampleSource&) = default;
 };
 
@@ -35,7 +38,7 @@ struct StepSamples {
   uint64_t batch = 0;     // samples of a full step, over all workers
   uint64_t total = 0;     // samples of this step, over all workers; fewer at an epoch's end
   std::vector<SampleRange> ranges;  // this worker's part; if empty, it pushes with weight 0
-  uint64_t count = 0;               // samples in `ranges`
+  uint64_t count = 0;  // samples in `ranges`; none or at least 2 if a full step has 2 per worker
   // The worker takes no further step: all epochs are done, or the worker is released.
   bool is_over = false;
 };

@@ -97,14 +97,87 @@ TEST(SampleQueueTest, AnEpochIsOverWhenAllOfItsSamplesHaveCounted) {
   EXPECT_THAT(next.ranges, ElementsAre(SampleRange{0, 10}));
 }
 
-TEST(SampleQueueTest, AfterTheLastEpochNothingIsHandedOut) {
-  SampleQueue queue = QueueOf({.num_samples = 4, .epochs = 1, .batch = 4}, Workers({0}));
+// Of 66 samples in steps of 32 two are left, which one process would have together.
+TEST(SampleQueueTest, ASmallLastStepGivesNobodyASingleSample) {
+  for (const uint64_t left : {2, 3, 5, 7}) {
+    SCOPED_TRACE(left);
+    SampleQueue queue = QueueOf({.num_samples = 64 + left, .batch = 16}, Workers({0, 1, 2, 3}));
 
-  queue.Advance(Workers({0}), Workers({0}));
-  const StepSamples share = queue.ShareOf(WorkerId{0}, Step{1});
+    queue.AdvanceAll();
 
-  EXPECT_TRUE(share.is_over);
-  EXPECT_THAT(share.ranges, IsEmpty());
+    uint64_t total = 0;
+    for (uint32_t worker = 0; worker < 4; ++worker) {
+      const uint64_t count = queue.ShareOf(WorkerId{worker}, Step{1}).count;
+      EXPECT_NE(count, 1u);
+      total += count;
+    }
+    EXPECT_EQ(total, left);
+  }
+}
+
+TEST(SampleQueueTest, WhatASmallStepGaveToFewWorkersComesBackWhole) {
+  SampleQueue queue = QueueOf({.num_samples = 66, .batch = 16}, Workers({0, 1}));
+  queue.AdvanceAll();
+  queue.AdvanceAll();
+
+  queue.Advance(Workers({1}), Workers({1}));
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{1}, Step{3}).ranges, ElementsAre(SampleRange{64, 2}));
+}
+
+TEST(SampleQueueTest, WhereAFullStepHasSingleSamplesASmallOneHasThemToo) {
+  SampleQueue queue = QueueOf({.num_samples = 6, .batch = 1}, Workers({0, 1, 2, 3}));
+
+  queue.AdvanceAll();
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{0}, Step{1}).ranges, ElementsAre(SampleRange{4, 1}));
+  EXPECT_THAT(queue.ShareOf(WorkerId{1}, Step{1}).ranges, ElementsAre(SampleRange{5, 1}));
+}
+
+TEST(SampleQueueTest, AnEpochEndsBeforeAStepThatIsNotFullIfTold) {
+  SampleQueue queue =
+      QueueOf({.num_samples = 66, .batch = 16, .drops_last = true}, Workers({0, 1}));
+
+  queue.AdvanceAll();
+  EXPECT_EQ(queue.epoch(), 0u);
+  queue.AdvanceAll();
+  queue = *SampleQueue::Decode(queue.Encode());
+
+  EXPECT_EQ(queue.epoch(), 1u);
+  EXPECT_TRUE(queue.source().drops_last);
+  EXPECT_THAT(queue.ShareOf(WorkerId{1}, Step{2}).ranges, ElementsAre(SampleRange{16, 16}));
+}
+
+TEST(SampleQueueTest, AnEpochOfLessThanAFullStepHasOneNevertheless) {
+  SampleQueue queue = QueueOf({.num_samples = 9, .batch = 8, .drops_last = true}, Workers({0, 1}));
+
+  EXPECT_EQ(queue.ShareOf(WorkerId{0}, Step{0}).total, 9u);
+  queue.AdvanceAll();
+
+  EXPECT_EQ(queue.epoch(), 1u);
+}
+
+TEST(SampleQueueTest, AnotherSizeCountsFromTheNextEpochOn) {
+  SampleQueue queue = QueueOf({.num_samples = 20, .batch = 10}, Workers({0}));
+  queue.AdvanceAll();
+
+  queue.SetNumSamples(8);
+  EXPECT_THAT(queue.ShareOf(WorkerId{0}, Step{1}).ranges, ElementsAre(SampleRange{10, 10}));
+  queue.AdvanceAll();
+  EXPECT_EQ(queue.epoch(), 1u);
+  queue.SetNumSamples(8);
+
+  EXPECT_THAT(queue.ShareOf(WorkerId{0}, Step{2}).ranges, ElementsAre(SampleRange{0, 8}));
+  queue.AdvanceAll();
+  EXPECT_EQ(queue.epoch(), 2u);
+}
+
+TEST(SampleQueueTest, NoSizeAtAllIsIgnored) {
+  SampleQueue queue = QueueOf({.num_samples = 20, .batch = 10}, Workers({0}));
+
+  for (const double size : {0.0, -3.0, 0.5, 1e300}) queue.SetNumSamples(size);
+
+  EXPECT_EQ(queue.source().num_samples, 20u);
 }
 
 TEST(SampleQueueTest, AShareBelongsToOneStepOnly) {
@@ -140,7 +213,8 @@ std::vector<WorkerId> SomeWorkers(std::mt19937& random) {
   return workers;
 }
 
-// Whoever joins, leaves or dies: in each epoch each sample counts once.
+// Whoever joins, leaves or dies: in each epoch each sample counts once, or at most once if a last
+// step may be dropped.
 TEST(SampleQueueTest, EverySampleOfAnEpochCountsOnceWhateverTheMembersDo) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
@@ -148,11 +222,12 @@ TEST(SampleQueueTest, EverySampleOfAnEpochCountsOnceWhateverTheMembersDo) {
     const SampleSource source{.num_samples = 1 + random() % 300,
                               .epochs = 1 + random() % 3,
                               .batch = 1 + random() % 40,
-                              .is_global_batch = random() % 2 == 0};
+                              .is_global_batch = random() % 2 == 0,
+                              .drops_last = random() % 4 == 0};
     SampleQueue queue = QueueOf(source, SomeWorkers(random));
     Counts counts;
 
-    for (int step = 0; step < 10000 && !queue.is_finished(); ++step) {
+    for (int step = 0; step < 10000 && queue.epoch() < source.epochs; ++step) {
       if (random() % 8 == 0) queue.SetGlobalBatch(1 + random() % 60);
       const std::vector<WorkerId> counted = SomeWorkers(random);
       for (const WorkerId worker : counted) Count(queue, worker, counts);
@@ -160,9 +235,9 @@ TEST(SampleQueueTest, EverySampleOfAnEpochCountsOnceWhateverTheMembersDo) {
       queue = *SampleQueue::Decode(queue.Encode());
     }
 
-    ASSERT_TRUE(queue.is_finished());
+    ASSERT_EQ(queue.epoch(), source.epochs);
     ASSERT_EQ(queue.dropped(), 0u);
-    ASSERT_EQ(counts.size(), source.num_samples * source.epochs);
+    ASSERT_TRUE(source.drops_last || counts.size() == source.num_samples * source.epochs);
     for (const auto& [sample, times] : counts) ASSERT_EQ(times, 1) << sample.second;
   }
 }

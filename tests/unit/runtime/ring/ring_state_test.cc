@@ -310,6 +310,19 @@ TEST_F(RingSamplesTest, WorkerThatLeavesGetsNoFurtherSamples) {
   EXPECT_EQ(ShareOf(ann, 0, 1).ranges.front().first, 20U);
 }
 
+TEST_F(RingSamplesTest, SizeOfTheNextEpochIsThatOfTheLowestRank) {
+  RingState ann = WithQueue(100);
+  ASSERT_TRUE(ann.Begin({}, Workers({0})).ok());
+  const std::vector<RingPush> push = {{.gradient = Bytes(zeros_), .learning_rate = 70}};
+
+  ASSERT_TRUE(TakeStep({&ann}, {push}, Workers({0})).ok());
+  EXPECT_EQ(ShareOf(ann, 0, 1).epoch, 1U);
+  ASSERT_TRUE(TakeStep({&ann}, {push}, Workers({0})).ok());
+
+  EXPECT_EQ(ShareOf(ann, 0, 2).epoch, 2U);
+  EXPECT_EQ(ShareOf(ann, 0, 2).total, 70U);
+}
+
 TEST_F(RingSamplesTest, BatchOfTheJobIsThatOfTheLowestRank) {
   RingState ann = WithQueue(10);
   ASSERT_TRUE(ann.Begin({}, Workers({0})).ok());

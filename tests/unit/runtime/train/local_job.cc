@@ -59,9 +59,8 @@ absl::StatusOr<PushHandle> LocalJob::PullRows(absl::string_view,
 }
 
 absl::Status LocalJob::UseSamples(const SampleSource& source) {
-  SampleSource used = source;
-  used.epochs = options_.restored_epochs.value_or(source.epochs);
-  queue_.emplace(used);
+  epochs_ = source.epochs;
+  queue_.emplace(source);
   queue_->SetMembers(Everybody());
   for (uint64_t step = 0; step < options_.start_step.value(); ++step) Advance();
   return absl::OkStatus();
@@ -69,7 +68,9 @@ absl::Status LocalJob::UseSamples(const SampleSource& source) {
 
 absl::StatusOr<StepSamples> LocalJob::SamplesAhead(uint64_t steps) const {
   if (steps > 0) return absl::UnimplementedError("the trainer loads nothing ahead");
-  return queue_->ShareOf(options_.worker, queue_->step());
+  StepSamples samples = queue_->ShareOf(options_.worker, queue_->step());
+  samples.is_over = samples.epoch >= epochs_;
+  return samples;
 }
 
 absl::StatusOr<PushHandle> LocalJob::CommitSamples() {

@@ -42,7 +42,6 @@ class LocalJob final : public Job {
     Step start_step;
     absl::Status push_result;  // of the handles
     int exit_code = 0;
-    std::optional<uint64_t> restored_epochs;  // the data set's position is one after so many
   };
 
   LocalJob(const Options& options, Record& record) : options_(options), record_(record) {}
@@ -90,6 +89,7 @@ class LocalJob final : public Job {
   const Options options_;
   Record& record_;
   std::optional<SampleQueue> queue_;
+  uint64_t epochs_ = 0;
   std::list<std::vector<float>> buffers_;
 };
 

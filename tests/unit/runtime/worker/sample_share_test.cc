@@ -2,12 +2,16 @@
 #include "runtime/worker/sample_share.h"
 
 #include <cstring>
+#include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace pushpull {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr WorkerId kSharer{1};
 constexpr SampleSource kShared{
@@ -40,7 +44,7 @@ TEST(SampleShare, DividedStepsAheadAreThoseThatCome) {
   ReceiveQueue(queue, share);
   std::vector<StepSamples> predicted;
 
-  for (uint64_t step = 0; !queue.is_finished(); ++step) {
+  for (uint64_t step = 0; queue.epoch() <= kShared.epochs; ++step) {
     predicted.push_back(SamplesAt(share, Step{step}, kStepsAhead));
     if (step >= kStepsAhead)
       ExpectSameStep(predicted[step - kStepsAhead], SamplesAt(share, Step{step}, 0));
@@ -50,6 +54,99 @@ TEST(SampleShare, DividedStepsAheadAreThoseThatCome) {
 
   EXPECT_TRUE(predicted.back().is_over);
   EXPECT_TRUE(predicted.back().ranges.empty());
+}
+
+// A job restored from a checkpoint, whose program has other arguments than the one that began it.
+class SampleShareOfARestoredJob : public ::testing::Test {
+ protected:
+  // After `steps` steps of one worker.
+  static absl::StatusOr<StepSamples> FirstSamples(uint64_t steps, const SampleSource& program) {
+    SampleQueue queue(kShared);
+    queue.SetMembers({kSharer});
+    for (uint64_t i = 0; i < steps; ++i) queue.AdvanceAll();
+    SampleShare share(kSharer, program);
+    ReceiveQueue(queue, share);
+    return share.At(queue.step(), 0);
+  }
+
+  static constexpr uint64_t kStepsPerEpoch = 13;
+  SampleSource program_ = kShared;
+};
+
+TEST_F(SampleShareOfARestoredJob, HasTheEpochsOfItsProgram) {
+  const auto over = FirstSamples(2 * kStepsPerEpoch, program_);
+  program_.epochs = 3;
+  const auto more = FirstSamples(2 * kStepsPerEpoch, program_);
+
+  ASSERT_TRUE(over.ok()) << over.status();
+  EXPECT_TRUE(over->is_over);
+  EXPECT_EQ(over->count, 0U);
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_FALSE(more->is_over);
+  EXPECT_EQ(more->epoch, 2U);
+  EXPECT_EQ(more->count, 8U);
+}
+
+TEST_F(SampleShareOfARestoredJob, TakesAnotherSizeBetweenTwoEpochs) {
+  program_.num_samples = 5;
+
+  const auto samples = FirstSamples(kStepsPerEpoch, program_);
+
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ(samples->count, 5U);
+}
+
+TEST_F(SampleShareOfARestoredJob, NamesBothSizesWithinAnEpoch) {
+  program_.num_samples = 90;
+
+  const auto samples = FirstSamples(kStepsPerEpoch + 1, program_);
+
+  EXPECT_EQ(samples.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(samples.status().message()), HasSubstr("epoch 1 of the job has 100"));
+  EXPECT_THAT(std::string(samples.status().message()), HasSubstr("this program's data set 90"));
+}
+
+TEST(SampleShare, KnowsThatTheJobHasAnotherBatch) {
+  SampleSource other = kShared;
+  other.batch = 16;
+  SampleShare same(kSharer, kShared);
+  SampleShare changed(kSharer, other);
+  other.is_global_batch = true;
+  SampleShare global(kSharer, other);
+  for (SampleShare* share : {&same, &changed, &global}) ReceiveQueue(SampleQueue(kShared), *share);
+
+  EXPECT_EQ(same.OtherBatch(), std::nullopt);
+  EXPECT_EQ(changed.OtherBatch(), 8U);
+  EXPECT_EQ(global.OtherBatch(), std::nullopt);
+}
+
+TEST_F(SampleShareOfARestoredJob, NamesAnotherDropLast) {
+  program_.drops_last = true;
+
+  const auto samples = FirstSamples(1, program_);
+
+  EXPECT_THAT(std::string(samples.status().message()), HasSubstr("drop_last=False"));
+}
+
+// Workers that start together with data sets of their own.
+TEST(SampleShare, SizeOfAFirstStepIsThatOfTheFirstWorker) {
+  SampleSource other = kShared;
+  other.num_samples = 99;
+  SampleShare share(kSharer, other);
+  SampleQueue queue(kShared);
+  queue.SetMembers({WorkerId{0}, kSharer});
+  ReceiveQueue(queue, share);
+
+  const auto samples = share.At(Step{0}, 0);
+
+  EXPECT_THAT(std::string(samples.status().message()), HasSubstr("has 100 samples"));
+}
+
+TEST(SampleShare, CommitCarriesTheSizeOfTheDataSet) {
+  SampleShare share(kSharer, kShared);
+
+  EXPECT_EQ(share.Commit(false).learning_rate, 100);
+  EXPECT_EQ(share.Commit(true).samples, 0);
 }
 
 TEST(SampleShare, OwnStepsAheadAreThoseThatCome) {
