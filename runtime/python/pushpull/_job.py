@@ -68,6 +68,11 @@ class Store:
         self._row_dims: dict[str, int] = {}  # of row-sparse tensors
         self._handles: dict[tuple[str, str], _engine.Handle] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """Of the tensors that are registered so far."""
+        return [*self._values, *self._row_dims]
+
     def register(self, name: str, value: Array, *, optimizer: Optimizer = Sum(), reduce: str = "mean", codec: str = "none",
                  keeps_value: bool = True, clip_norm: float = 0.0) -> None:
         """Adds a tensor, before `Job.start`. Never blocks.
@@ -180,8 +185,10 @@ class Store:
         in_place  parts of the new value in memory shared with a server are not copied to `out`: `Handle.pieces`. Optimizer
                   Sum, mode Sync and float32 only
 
-        Push all tensors of a step before you wait for one. Raises TypeError and ValueError as in `register`; PushPullError
-        NOT_FOUND (no such tensor), CANCELLED (this process has to end: end it with `Job.exit_code`).
+        Push each tensor once in every step, with zeros where there is no gradient, or never; and all of them before you wait
+        for one. Raises TypeError and ValueError as in `register`; PushPullError NOT_FOUND (no such tensor), CANCELLED (this
+        process has to end: end it with `Job.exit_code`), FAILED_PRECONDITION (in Sync and AllReduce: another tensor is not pushed
+        in the step under way yet, or this one was left out of an earlier step; the text names it).
         """
         target = self._values.get(name) if out is None else out
         return self._push(name, gradient, target, samples, lr, in_place)
@@ -238,8 +245,8 @@ class Store:
             raise ValueError(f"lr: expected a number above 0, got {lr}")
         self._learning_rate = lr
 
-    def wait(self, timeout: float = 60.0) -> None:
-        """Waits for everything that was pushed and pulled since the last call; errors as in `Handle.wait`."""
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits for everything that was pushed and pulled since the last call; `timeout` and errors as in `Handle.wait`."""
         for key in list(self._handles):
             self._handles[key].wait(timeout)
             del self._handles[key]
@@ -282,6 +289,8 @@ class _StepsWithJob(Protocol):
     def _before_start(self) -> None: ...
     def _after_start(self) -> None: ...
     def _push_nothing(self) -> None: ...
+    def _detach(self) -> None: ...
+    def _finish_pushes(self) -> None: ...
     def wait(self) -> None: ...
 
 
@@ -301,24 +310,31 @@ class Job:
         self._share_of_rank = 1 / self.local_ranks  # of the worker's samples in the step
         self.store = Store(self._engine)
         self._exit_code = 0
+        self._worker = 0
         self._has_started = False
+        self._has_ended = False
         # What pushpull.torch adds: see _commit_step.
         self._optimizers: list[_StepsWithJob] = []
-        self._stepped: list[_StepsWithJob] = []
+        self._stepped: list[object] = []
         self._is_last_of_step = True  # of the micro-batches that the sampler has handed out
         self._has_samples = False
+        self._round_in_batch = 0  # steps made with the samples that the sampler has handed out
         self._commit: Optional[_engine.Handle] = None
         _open_jobs.add(self)
 
-    def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False) -> None:
+    def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False,
+                    drop_last: bool = False) -> None:
         """Divides `num_samples` samples among the workers, `epochs` times. Before `start`, with the same values in all workers.
 
         batch         samples per step of each worker; with `global_batch`, of all workers together. spec.workers.globalBatch
                       replaces it
+        drop_last     an epoch ends before a step that would not be full
+
+        A job that is restored trains until it has had as many `epochs`, and takes another `num_samples` from the next epoch on.
 
         Raises PushPullError INVALID_ARGUMENT (a number is 0), FAILED_PRECONDITION (after `start`).
         """
-        self._engine.use_samples((num_samples, epochs), batch, global_batch)
+        self._engine.use_samples(num_samples, epochs, batch, global_batch, drop_last)
         self._has_samples = True
 
     def start(self, timeout: float = 300.0) -> None:
@@ -335,11 +351,12 @@ class Job:
         for optimizer in self._optimizers:
             optimizer._after_start()
 
-    def steps(self, end: int, timeout: float = 60.0) -> Iterator[int]:
+    def steps(self, end: int, timeout: Optional[float] = None) -> Iterator[int]:
         """The numbers of this worker's steps before `end`. Each ends with `store.wait(timeout)`.
 
         They begin later than 0 if this worker joins or replaces another, skip steps that the job made without it (backup
-        workers), and end early if the worker is released.
+        workers), and end early if the worker is released. Raises PushPullError FAILED_PRECONDITION if a tensor was left out
+        of the step, see `Store.push_pull`, and the errors of `Handle.wait`.
         """
         while self.step < end and not self.is_released:
             self._engine.use_step(self.step)
@@ -347,16 +364,17 @@ class Job:
                 yield self.step
             finally:
                 self._engine.use_step(None)
+            self._engine.end_step()
             self.store.wait(timeout)
 
-    def samples(self, timeout: float = 60.0) -> Iterator[Shard]:
+    def samples(self, timeout: Optional[float] = None) -> Iterator[Shard]:
         """This worker's samples, step by step, until the data set is done or the worker is released.
 
         Push all tensors in each step, even if `count` is 0, and do not wait: a step ends by committing its samples and calling
         `store.wait(timeout)`. Pushes within it have the weight `count`.
 
-        Raises PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`), DATA_LOSS (the job's position is
-        damaged), and those of `Handle.wait`.
+        Raises PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`; the job has another data set, because it
+        was restored within an epoch or the workers differ), DATA_LOSS (the job's position is damaged), and those of `Handle.wait`.
         """
         if self.local_ranks > 1:
             raise PushPullError(f"samples: the worker has {self.local_ranks} processes; use ElasticSampler or ElasticDataLoader of "
@@ -374,6 +392,7 @@ class Job:
             finally:
                 self.store._weight = 1.0
                 self._engine.use_step(None)
+            self.store._has_pushed = False
             committed = self._engine.commit_samples()
             self.store.wait(timeout)
             committed.wait(timeout)
@@ -441,17 +460,20 @@ class Job:
 
         Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or those of `Handle.wait`.
         """
+        for optimizer in self._optimizers:
+            optimizer.wait()
+        if self._has_samples and self.store._has_pushed:  # of a loop that the program has left
+            self._commit_samples()
+        self._finish_commit()
         self._engine.leave(timeout)
 
     def end(self, timeout: float = 60.0) -> None:
-        """Leaves and closes the job: the last line of a script without a `with` block.
+        """Leaves and closes the job: the last line of a script without a `with` block. Waits for the last step, as long as the
+        other workers live, and up to `timeout` seconds for the coordinator.
 
         If another process has to continue (SIGTERM), ends this one with exit code 143; an earlier uncaught error with the code
         CANCELLED does the same. Errors as in `leave`.
         """
-        for optimizer in self._optimizers:
-            optimizer.wait()
-        self._finish_commit(timeout)
         self.leave(timeout)
         code = self.exit_code
         self.close()
@@ -461,9 +483,12 @@ class Job:
     def close(self) -> None:
         """Ends the membership as a crash would, if it has not left. Arrays of `buffer` stay valid."""
         try:
-            self._exit_code = self._engine.exit_code
+            self._exit_code, self._worker = self._engine.exit_code, self._engine.worker
         except PushPullError:  # already closed
             return
+        self._has_ended = True
+        for optimizer in self._optimizers:
+            optimizer._detach()
         self._engine.close()
         _open_jobs.discard(self)
         if os.environ.get(_MEMBER) == f"{os.getpid()} {_worker_of(self._environment)}":
@@ -475,7 +500,7 @@ class Job:
         if not self._has_started:
             self.start()
 
-    def _commit_step(self, optimizer: _StepsWithJob) -> None:
+    def _commit_step(self, optimizer: object) -> None:
         """Called when `optimizer` has pushed its tensors. After the last optimizer the samples of the step are committed."""
         self._stepped.append(optimizer)
         if len(self._stepped) < len(self._optimizers):
@@ -484,7 +509,21 @@ class Job:
         if self._has_samples:
             self._commit = self._engine.commit_samples()
 
-    def _finish_commit(self, timeout: float = 60.0) -> None:
+    def _commit_samples(self) -> None:
+        """Reports that this worker's samples of the step are done, unless the optimizers have done so."""
+        for optimizer in self._optimizers:
+            optimizer._finish_pushes()
+        self._round_in_batch = 0
+        self.store._has_pushed = False
+        if self._commit is None:
+            self._commit = self._engine.commit_samples()
+
+    def _keep_samples(self, timeout: Optional[float]) -> None:
+        """Before a further step with the same samples: the one before is over, and this worker goes on with them."""
+        if self._has_samples and self._round_in_batch > 0:
+            self._engine.commit_samples(False).wait(timeout)
+
+    def _finish_commit(self, timeout: Optional[float] = None) -> None:
         """Waits until the samples of the last step count; then those of the next step are known."""
         if self._commit is not None:
             self._commit.wait(timeout)
@@ -509,13 +548,21 @@ class Job:
 
     @property
     def worker(self) -> int:
-        """Index of this worker, from 0."""
-        return self._engine.worker
+        """Index of this worker, from 0; also after `close`."""
+        try:
+            return self._engine.worker
+        except PushPullError:
+            return self._worker
 
     @property
     def workers(self) -> int:
         """spec.workers.replicas."""
         return self._engine.workers
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether the workers sum their gradients among themselves, without servers (mode AllReduce)."""
+        return "PUSHPULL_RING" in self._environment
 
     @property
     def local_rank(self) -> int:
@@ -539,6 +586,10 @@ class Job:
             return self._engine.exit_code
         except PushPullError:
             return self._exit_code
+
+    def __reduce__(self) -> Any:
+        """In another process it is no member, as after a fork: a data set that has it may go to a DataLoader's processes."""
+        return _job_of_parent, ()
 
     def __enter__(self) -> Job:
         return self
@@ -653,22 +704,32 @@ def _close_all() -> None:
         job._engine.close_at_exit()
 
 
-class _ForkedEngine:
-    """Replaces the engine in a forked process, which lacks the engine's threads: any use would wait forever."""
+class _NoMember:
+    """Replaces the engine in a process that a member has started. In a forked one, which lacks the engine's threads, any use would
+    wait forever."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def use_step(self, _: Optional[int]) -> None:
         """Called when this process, as it ends, leaves a loop over steps that its parent is in."""
 
     def __getattr__(self, name: str) -> Any:
-        raise PushPullError(f"{name}: this process was forked from one that had called pushpull.init(), and is no member of its "
-                            "job; fork before init, or start processes with multiprocessing's \"spawn\"",
-                            "FAILED_PRECONDITION")
+        raise PushPullError(f"{name}: this process was {self._text}", "FAILED_PRECONDITION")
+
+
+def _job_of_parent() -> Job:
+    job = Job({}, _NoMember("spawned by one that had called pushpull.init(), and is no member of its job: use the job in that one"))
+    _open_jobs.discard(job)
+    return job
 
 
 def _forget_jobs() -> None:
+    forked = _NoMember("forked from one that had called pushpull.init(), and is no member of its job; fork before init, or start "
+                       "processes with multiprocessing's \"spawn\"")
     for job in _open_jobs:
         job._engine.close_at_exit()  # which leaves it to the parent: its end would wait for its threads
-        job._engine = job.store._engine = _ForkedEngine()  # type: ignore[assignment]
+        job._engine = job.store._engine = forked  # type: ignore[assignment]
     _open_jobs.clear()
 
 

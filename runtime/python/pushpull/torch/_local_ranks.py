@@ -239,7 +239,7 @@ class _Leader:
 class _Counted:
     """The handle of a step's samples, which rank 0 commits."""
 
-    def wait(self, _: float) -> None:
+    def wait(self, _: Optional[float]) -> None:
         pass
 
 
@@ -256,6 +256,9 @@ class _Follower:
         _leave_signals_to(leader)
 
     def use_samples(self, *_: object) -> None:
+        pass  # rank 0 does
+
+    def end_step(self) -> None:
         pass  # rank 0 does
 
     def use_step(self, _: Optional[int]) -> None:
