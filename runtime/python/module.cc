@@ -159,17 +159,13 @@ void DefineJob(nb::module_& module) {
   type.def(nb::init<const std::map<std::string, std::string>&, double>(),
            "environment"_a,
            "timeout"_a)
-      .def(
-          "use_samples",
-          [](PythonJob& job,
-             const std::pair<uint64_t, uint64_t>& samples_and_epochs,
-             uint64_t batch,
-             bool is_global) {
-            job.UseSamples({samples_and_epochs.first, samples_and_epochs.second, batch, is_global});
-          },
-          "samples_and_epochs"_a,
-          "batch"_a,
-          "is_global_batch"_a)
+      .def("use_samples",
+           &PythonJob::UseSamples,
+           "num_samples"_a,
+           "epochs"_a,
+           "batch"_a,
+           "is_global_batch"_a,
+           "drops_last"_a)
       .def("add", &PythonJob::Add, "name"_a, "value"_a, "options"_a)
       .def("add_rows", &PythonJob::AddRows, "name"_a, "dims"_a, "value"_a.none(), "options"_a)
       .def("set_optimizer_state", &PythonJob::SetOptimizerState, "name"_a, "state"_a, "updates"_a)

@@ -82,7 +82,13 @@ class PythonJob {
   PythonJob& operator=(const PythonJob&) = delete;
   ~PythonJob();
 
-  void UseSamples(const SampleSource& source) { Check(job().UseSamples(source)); }
+  void UseSamples(uint64_t num_samples,
+                  uint64_t epochs,
+                  uint64_t batch,
+                  bool is_global_batch,
+                  bool drops_last) {
+    Check(job().UseSamples({num_samples, epochs, batch, is_global_batch, drops_last}));
+  }
   // Remembers a tensor for Start. Throws like TakeArray, and value_error for unknown names.
   void Add(const std::string& name, nanobind::handle value, const TensorOptions& options);
   // The same for a row-sparse tensor of shape `dims`; `value` has its first rows, or is None.

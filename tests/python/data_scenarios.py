@@ -4,6 +4,7 @@
 They read a data set whose samples are 0, 1, 2, ... and write which they have seen, as pairs of the iteration and the sample.
 """
 import json
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -17,7 +18,9 @@ import pushpull
 import pushpull.torch as pp
 import torch
 from scenarios import assert_raises, say, wait_for
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import (BatchSampler, DataLoader, RandomSampler, SubsetRandomSampler, TensorDataset,
+                              WeightedRandomSampler)
+from torch.utils.data.distributed import DistributedSampler
 
 SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
 PACE_SECONDS = 0.01  # of a step, where the job must not be over too soon
@@ -67,7 +70,9 @@ def reads(count: str, choices: str) -> None:
     job, w = join()
     chosen = {**CHOICES, **json.loads(choices)}
     loader = CountingLoader(numbers(int(count)), **chosen)
-    seen = read(job, w, loader, chosen["epochs"] + 1, lambda _: None)  # the last iteration is empty
+    seen = read(job, w, loader, chosen["epochs"], lambda _: None)
+    epochs = str(chosen["epochs"])
+    assert_raises(RuntimeError, ["ended", f"epochs={epochs}", "iteration"], lambda: list(loader))
     write_seen(job, seen)
     job.report_result("batches", len(loader))
     job.report_result("begun", loader.begun)
@@ -90,6 +95,158 @@ def reads_with_a_sampler(count: str, accumulate: str) -> None:
                 fraction = 0.0
                 job.store.push_pull("w", torch.ones_like(w))
     write_seen(job, seen)
+    job.end()
+
+
+class Buckets:
+    """A batch sampler of the program: batches of three sizes, in an order drawn by a generator of its own."""
+
+    def __init__(self, count: int) -> None:
+        self.random = np.random.default_rng(os.getpid())  # other numbers in each worker
+        ends = np.cumsum([2 + i % 3 for i in range(count)])
+        self.batches = [list(range(0 if i == 0 else ends[i - 1], end)) for i, end in enumerate(ends)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Any:
+        return iter([self.batches[i] for i in self.random.permutation(len(self.batches))])
+
+
+def reads_drawn(argument: str, num_workers: str) -> None:
+    """What a sampler draws is divided; each worker has other random numbers of its own."""
+    job, w = join()
+    torch.manual_seed(os.getpid())
+    before = torch.get_rng_state()
+    given: dict[str, Any] = {
+        "sampler": {"sampler": SubsetRandomSampler(range(100, 200)), "batch_size": 8},
+        "weighted": {"sampler": WeightedRandomSampler([1.0, 3.0] * 500, 200, generator=torch.Generator()), "batch_size": 8},
+        "batch_sampler": {"batch_sampler": Buckets(41)}}[argument]
+    loader = pp.ElasticDataLoader(numbers(1000), epochs=2, num_workers=int(num_workers), **given)
+    assert torch.equal(before, torch.get_rng_state())  # the program's own numbers go on
+    seen = []
+    for epoch in range(2):
+        for batch, in loader:
+            if argument == "batch_sampler":
+                assert batch.tolist() in given["batch_sampler"].batches, batch
+                assert job.store._weight == len(batch)
+            seen += [[epoch, int(sample)] for sample in batch]
+            job.store.push_pull("w", torch.ones_like(w))
+    write_seen(job, seen)
+    job.end()
+
+
+def has_a_small_last_step(drop_last: str) -> None:
+    """66 samples in steps of 2 x 16."""
+    job, w = join()
+    loader = pp.ElasticDataLoader(numbers(66), 16, epochs=2, drop_last=drop_last == "True")
+    sizes = []
+    for _ in range(2):
+        for batch, in loader:
+            sizes.append(len(batch))
+            job.store.push_pull("w", torch.ones_like(w))
+    (SHARED / f"sizes-{job.worker}").write_text(json.dumps(sizes))
+    job.end()
+
+
+def cycles(steps: str) -> None:
+    """A loop that counts steps, around an endless generator."""
+    job, w = join()
+    loader = pp.ElasticDataLoader(numbers(160), 8)
+
+    def cycle() -> Any:
+        while True:
+            yield from loader
+
+    batches = cycle()
+    for _ in range(int(steps)):
+        next(batches)
+        job.store.push_pull("w", torch.ones_like(w))
+    assert_raises(RuntimeError, ["ended", "epochs=1"], lambda: next(batches))
+    job.end()
+
+
+def is_released_from_an_endless_loop() -> None:
+    """Worker 1 is released; its loop, which counts steps, ends with its process."""
+    job, w = join()
+    loader = pp.ElasticDataLoader(numbers(1600), 8, epochs=2)
+    scaled, pause, released = None, threading.Event(), False
+
+    def cycle() -> Any:
+        while True:
+            yield from loader
+
+    for step, _ in zip(range(10**9), cycle()):
+        job.store.push_pull("w", torch.ones_like(w))
+        if job.worker == 0 and step == 20:
+            program = pathlib.Path(sys.executable).with_name("pushpull")
+            command = [program, "scale", "--workers", "1", "--wait", "--workdir", SHARED / ".pushpull/is-released-from-an-endless-loop"]
+            scaled = subprocess.Popen(command)
+        if job.worker == 0 and scaled is not None and not released:
+            released = scaled.poll() is not None
+            pause.wait(PACE_SECONDS)
+        if released:
+            break
+    assert job.worker == 0 and scaled is not None and scaled.wait() == 0
+    say("released")
+    job.end()
+
+
+def is_resumed(count: str, epochs: str, stop: str, choices: str) -> None:
+    """Writes what it has seen; stops after `stop` steps, 0: never."""
+    job, w = join()
+    loader = pp.ElasticDataLoader(numbers(int(count)), epochs=int(epochs), **{"batch_size": 8, **json.loads(choices)})
+    seen: list[list[int]] = []
+    try:
+        for epoch in range(int(epochs)):
+            for batch, in loader:
+                if int(stop) > 0 and len(seen) == 8 * int(stop):
+                    raise StopIteration
+                seen += [[epoch, int(sample)] for sample in batch]
+                job.store.push_pull("w", torch.ones_like(w))
+    except StopIteration:
+        pass
+    except pushpull.PushPullError as error:
+        (SHARED / "refused").write_text(str(error))
+        sys.exit(3)
+    write_seen(job, seen)
+    job.end()
+
+
+class WithJob(torch.utils.data.Dataset[int]):
+    def __init__(self, job: pushpull.Job) -> None:
+        self.job = job
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> int:
+        assert_raises(pushpull.PushPullError, ["no member of its job"], lambda: self.job.step)
+        return index
+
+
+def spawns_processes() -> None:
+    """The data set goes to the loader's processes, its job does not."""
+    job, w = join()
+    seen = []
+    for batch in pp.ElasticDataLoader(WithJob(job), 8, num_workers=1, multiprocessing_context="spawn"):
+        seen += [[0, int(sample)] for sample in batch]
+        job.store.push_pull("w", torch.ones_like(w))
+    write_seen(job, seen)
+    job.end()
+
+
+def spawns_a_process_that_runs_the_program() -> None:
+    """As a program without `if __name__ == "__main__":` does. The process must not take this worker's place."""
+    job, w = join()
+    program = SHARED / "unguarded.py"
+    program.write_text("import pushpull\npushpull.init()\n")
+    sys.modules["__main__"].__file__ = str(program)
+    process = multiprocessing.get_context("spawn").Process(target=print)
+    process.start()
+    process.join()
+    assert process.exitcode == 1, process.exitcode
+    read(job, w, pp.ElasticDataLoader(numbers(32), 8), 1, lambda _: None)
     job.end()
 
 
@@ -194,16 +351,46 @@ def is_left_early() -> None:
     job.end()
 
 
+class Unlike(list[int]):
+    """A sampler whose every iteration is another, whatever is seeded."""
+
+    def __init__(self) -> None:
+        super().__init__(range(10))
+        self.begin = 0
+
+    def __iter__(self) -> Any:
+        self.begin += 1
+        return iter([(self.begin + i) % 10 for i in range(10)])
+
+
+class Stream(torch.utils.data.IterableDataset[int]):
+    def __iter__(self) -> Any:
+        return iter(range(10))
+
+
 def wrong_use_is_named() -> None:
     job, w = join()
     data = numbers(1000)
     assert_raises(ValueError, ["batch_size", "1 or more", "0"], lambda: pp.ElasticSampler(data, 0))
     assert_raises(ValueError, ["in_order"], lambda: pp.ElasticDataLoader(data, in_order=False))
+    assert_raises(ValueError, ["batch_size", "None"], lambda: pp.ElasticDataLoader(data, None))
+    order = RandomSampler(data)
+    assert_raises(ValueError, ["shuffle=True", "sampler"], lambda: pp.ElasticDataLoader(data, sampler=order, shuffle=True))
+    batches = BatchSampler(order, 10, False)
+    assert_raises(ValueError, ["batch_size=8", "batch_sampler"], lambda: pp.ElasticDataLoader(data, 8, batch_sampler=batches))
+    assert_raises(ValueError, ["drop_last", "batch_sampler"],
+                  lambda: pp.ElasticDataLoader(data, batch_sampler=batches, drop_last=True))
+    assert_raises(ValueError, ["drop_last=True", "64", "10"], lambda: pp.ElasticDataLoader(numbers(10), drop_last=True))
+    assert_raises(ValueError, ["sampler", "DistributedSampler"],
+                  lambda: pp.ElasticDataLoader(data, sampler=DistributedSampler(data, 2, 0)))
+    assert_raises(TypeError, ["sampler", "length", "epochs"], lambda: pp.ElasticDataLoader(data, sampler=iter(range(10))))
+    assert_raises(ValueError, ["sampler", "Unlike", "set_epoch"], lambda: pp.ElasticDataLoader(data, sampler=Unlike()))
+    assert_raises(TypeError, ["IterableDataset", "islice"], lambda: pp.ElasticDataLoader(Stream()))
     sampler = pp.ElasticSampler(1000, 64)
     assert len(sampler) == 16
     assert_raises(RuntimeError, ["num_workers=2", "ElasticDataLoader"],
                   lambda: list(DataLoader(data, batch_sampler=sampler, num_workers=2)))
-    assert_raises(RuntimeError, ["nothing was pushed in step 0", "optimizer.step()"],
+    assert_raises(RuntimeError, ["nothing was pushed in step 0", "optimizer.step()", "no_sync", "accumulate=N"],
                   lambda: list(DataLoader(data, batch_sampler=sampler)))
     assert_raises(pushpull.PushPullError, ["UseSamples"], lambda: pp.ElasticSampler(1000))
     sys.exit(3)  # it has left without a word

@@ -2,6 +2,7 @@
 """Data sets that workers divide with pushpull.torch. Run as torch_test.py is."""
 import collections
 import json
+import shutil
 import unittest
 
 from package_test import HERE, JobTest
@@ -103,6 +104,78 @@ class DataTest(JobTest):
         self.run_scenario("is_left_early")
 
         self.assert_each_once(1000, 2)
+
+    def test_samplers_are_drawn_alike_in_all_workers(self) -> None:
+        for num_workers in (0, 2):
+            with self.subTest(num_workers=num_workers):
+                self.run_scenario("reads_drawn", "sampler", num_workers)
+                seen = [pair for pairs in self.take_seen() for pair in pairs]
+                self.assertEqual(sorted(seen), [(epoch, sample) for epoch in range(2) for sample in range(100, 200)])
+
+    def test_weighted_samples_are_those_of_one_draw(self) -> None:
+        self.run_scenario("reads_drawn", "weighted", 0)
+
+        seen = [pair for pairs in self.take_seen() for pair in pairs]
+        heavy = sum(sample % 2 for _, sample in seen)
+        self.assertEqual(len(seen), 400)
+        self.assertTrue(250 < heavy < 350, heavy)  # three in four, of the same draw in every run
+
+    def test_batches_of_a_batch_sampler_stay_whole(self) -> None:
+        self.run_scenario("reads_drawn", "batch_sampler", 0)
+
+        self.assert_each_once(sum(2 + i % 3 for i in range(41)), 2)
+
+    def test_last_step_gives_nobody_a_single_sample(self) -> None:
+        for drop_last, sizes in ((False, [[16, 16, 2] * 2, [16, 16] * 2]), (True, [[16, 16] * 2] * 2)):
+            with self.subTest(drop_last=drop_last):
+                self.run_scenario("has_a_small_last_step", drop_last)
+                self.assertEqual([json.loads((self.folder / f"sizes-{worker}").read_text()) for worker in range(2)], sizes)
+
+    def test_endless_loop_has_an_error_after_the_last_epoch(self) -> None:
+        self.run_scenario("cycles", 10)
+
+    def test_released_worker_ends_in_an_endless_loop(self) -> None:
+        self.run_scenario("is_released_from_an_endless_loop")
+
+        self.assertTrue((self.folder / "released").exists())
+
+    def resume(self, *arguments: object, ends_with: int = 0, **choices: object) -> list[tuple[int, int]]:
+        """Goes on after the last run; what it has seen."""
+        self.run_scenario("is_resumed", *arguments, json.dumps(choices), ends_with=ends_with,
+                          settings=("spec.checkpoint.claim=models",))
+        return sorted(pair for pairs in self.take_seen() for pair in pairs)
+
+    def test_resumed_job_trains_the_epochs_that_were_added(self) -> None:
+        self.resume(160, 2, 0)
+
+        self.assertEqual(self.resume(160, 4, 0), [(epoch, sample) for epoch in (2, 3) for sample in range(160)])
+
+    def test_next_epochs_have_the_size_of_a_changed_data_set(self) -> None:
+        for count in (100, 200):
+            with self.subTest(count=count):
+                self.resume(160, 1, 0)
+                self.assertEqual(self.resume(count, 3, 0), [(epoch, sample) for epoch in (1, 2) for sample in range(count)])
+                shutil.rmtree(self.folder / ".pushpull")
+
+    def test_changes_that_a_resumed_job_cannot_take_are_named(self) -> None:
+        self.resume(160, 3, 14)
+
+        self.resume(100, 3, 0, ends_with=3)
+        self.assertRegex((self.folder / "refused").read_text(), "epoch 1 of the job has 160 samples.* 100.*restoreFrom")
+        self.resume(160, 3, 0, ends_with=3, drop_last=True)
+        self.assertRegex((self.folder / "refused").read_text(), "drop_last=False")
+
+    def test_spawned_processes_have_no_part_in_the_job(self) -> None:
+        self.run_scenario("spawns_processes", workers=1)
+
+        self.assert_each_once(32, 1, processes=1)
+
+    def test_program_that_a_spawned_process_imports_is_refused(self) -> None:
+        report = self.run_scenario("spawns_a_process_that_runs_the_program", workers=1, fails=True)
+
+        self.assertEqual((report["steps"], report["restarts"]), (4, 0))
+        log = "".join(each.read_text() for each in self.folder.glob(".pushpull/*/logs/worker-0*"))
+        self.assertIn('if __name__ == "__main__":', log)
 
     def test_worker_killed_in_a_gated_step_counts_samples_once(self) -> None:
         report = self.run_scenario("fails_in_a_gated_step", settings=("spec.sync.gated=true",))

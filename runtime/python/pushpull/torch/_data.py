@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+import numbers
 import sys
 from collections import deque
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, NamedTuple, Optional, Union
 
-import numpy
-import numpy.typing
 import torch.utils.data
 
 from .._job import Job, current_job
+from ._order import DrawnOrder, Order, order_of
 
-_Indices = numpy.typing.NDArray[numpy.int64]
 _Ranges = tuple[tuple[int, int], ...]  # first position in the epoch's order, count
+_BATCH_SIZE = 64
 
 
 class _Part(NamedTuple):
@@ -23,9 +23,9 @@ class _Part(NamedTuple):
 
     epoch: int
     of_worker: _Ranges
-    num_of_worker: int
+    num_of_worker: int  # samples
     ranges: _Ranges
-    num_samples: int  # at least 1: a rank for which there is none has one that does not count
+    num_samples: int  # above 0: a rank for which there is none has some that do not count
     share: float  # of the worker's samples
 
 
@@ -37,25 +37,32 @@ class _MicroBatch(NamedTuple):
 class _Steps:
     """This worker's parts of the job's steps, epoch by epoch."""
 
-    def __init__(self, num_samples: int, batch_size: int, epochs: int, shuffle: bool, seed: int, accumulate: int) -> None:
+    def __init__(self, order: Union[Order, DrawnOrder], batch_size: int, epochs: int, accumulate: int, drop_last: bool) -> None:
         for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
-            if value < 1:
+            if not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"{name}: expected 1 or more, got {value}")
         self.job: Job = current_job()
-        self.job.use_samples(num_samples, batch=batch_size * accumulate, epochs=epochs)
+        if order.unit == "batch":
+            batch_size = self.job.local_ranks  # of these batches, one for each
+        self._per_worker = batch_size * accumulate
+        self._batch = self._per_worker * self.job.workers  # of all workers
+        if drop_last and order.length < self._batch:
+            raise ValueError(f"drop_last=True: a step of {self.job.workers} workers has {self._batch} samples, and the data set has "
+                             f"{order.length}: no step would be full; leave it out, or lower batch_size")
+        self.job.use_samples(order.length, batch=self._per_worker, epochs=epochs, drop_last=drop_last)
         self.accumulate = accumulate
         self.timeout = 60.0
         self.fraction = 1.0  # of the part that is in the current micro-batch
-        self._num_samples = num_samples
-        self._shuffle, self._seed = shuffle, seed
-        self._batch = batch_size * accumulate * self.job.workers  # of all workers
+        self._order, self._epochs, self._drop_last = order, epochs, drop_last
+        # As in the job's division: nobody has a single sample, except of batches of one.
+        self._least = 2 if order.unit == "sample" and batch_size > 1 else 1
         self._iterations = 0  # epochs that the program has iterated over
         self._is_under_way = False  # a part has been handed out
-        self._order: tuple[int, Optional[_Indices]] = (-1, None)
 
     def __len__(self) -> int:
         """Micro-batches per epoch, if the set of workers does not change."""
-        return math.ceil(self._num_samples / self._batch) * self.accumulate
+        steps = self._order.length / self._batch
+        return (max(1, math.floor(steps)) if self._drop_last else math.ceil(steps)) * self.accumulate
 
     def parts(self) -> Iterator[_Part]:
         """Parts of the next epoch: what is left of it for the job, nothing if the job is past it.
@@ -63,6 +70,8 @@ class _Steps:
         Yields each part once the previous step counts. Makes the steps in which this worker has no samples.
         """
         self.job._start_once()
+        if self._iterations >= self._epochs:
+            self._end_or_refuse()
         if self._is_under_way and self._has_pushed():  # an iteration that ended early
             self._finish_step()
         while True:
@@ -101,24 +110,31 @@ class _Steps:
 
     def split(self, part: _Part) -> list[list[int]]:
         """The indices of each micro-batch."""
-        positions = numpy.concatenate([numpy.arange(first, first + count) for first, count in part.ranges])
-        order = self._order_of(part.epoch)
-        indices = positions if order is None else order[positions]
+        indices = self._order.take(part.epoch, part.ranges)
         # As many in every local rank: loaders ask for their next samples together.
-        micro_batches = min(self.accumulate, max(1, part.num_of_worker // self.job.local_ranks))
-        return [batch.tolist() for batch in numpy.array_split(indices, micro_batches)]
+        of_worker = sum(count for _, count in part.of_worker)
+        micro_batches = min(self.accumulate, max(1, of_worker // (self.job.local_ranks * self._least)))
+        ends = [number * len(indices) // micro_batches for number in range(micro_batches + 1)]
+        batches = [indices[begin:end] for begin, end in zip(ends, ends[1:])]
+        return batches if self._order.unit == "sample" else [[index for batch in one for index in batch] for one in batches]
 
     def _part_of(self, samples: Any) -> _Part:
-        rank, ranks = self.job.local_rank, self.job.local_ranks
-        begin, end = rank * samples.count // ranks, (rank + 1) * samples.count // ranks
-        ranges, taken = tuple(samples.ranges), max(end - begin, 1)
-        return _Part(samples.epoch, ranges, samples.count, _cut(ranges, begin, taken), taken, (end - begin) / samples.count)
+        if self._order.unit == "batch" and samples.count > self._per_worker:
+            raise ValueError(f"batch_sampler: a step has {samples.batch} of its batches (spec.workers.globalBatch), and a worker takes "
+                             f"{self._per_worker}: leave out globalBatch, or pass sampler and batch_size")
+        ranges: _Ranges = tuple(samples.ranges)
+        sharers = min(self.job.local_ranks, max(1, samples.count // self._least))
+        rank, counts = self.job.local_rank, self.job.local_rank < sharers
+        begin, end = ((rank * samples.count // sharers, (rank + 1) * samples.count // sharers) if counts
+                      else (0, min(samples.count, self._least)))
+        taken = _cut(ranges, begin, end - begin)
+        of_worker, own = self._num_samples(samples.epoch, ranges), self._num_samples(samples.epoch, taken)
+        return _Part(samples.epoch, ranges, of_worker, taken, own, own / of_worker if counts else 0.0)
 
-    def _order_of(self, epoch: int) -> Optional[_Indices]:
-        """A permutation that is the same in all workers, and in a job restored with another version of NumPy (NEP 19)."""
-        if self._shuffle and self._order[0] != epoch:
-            self._order = epoch, numpy.random.RandomState([self._seed, epoch]).permutation(self._num_samples)
-        return self._order[1]
+    def _num_samples(self, epoch: int, ranges: _Ranges) -> int:
+        if self._order.unit == "batch":
+            return sum(len(batch) for batch in self._order.take(epoch, ranges))
+        return sum(count for _, count in ranges)
 
     def _hand_out(self, part: _Part) -> _Part:
         self.job.store._weight = float(part.num_of_worker)
@@ -133,7 +149,18 @@ class _Steps:
     def _check_pushed(self, step: int) -> None:
         if not self._has_pushed():
             raise RuntimeError(f"samples of the next step were asked for, but nothing was pushed in step {step}: call "
-                               "optimizer.step() after every batch; only pushpull.torch.ElasticDataLoader can load ahead")
+                               "optimizer.step() after every batch, without no_sync(); for gradients of N batches in one step pass "
+                               "accumulate=N to the loader. Only pushpull.torch.ElasticDataLoader can load ahead")
+
+    def _end_or_refuse(self) -> None:
+        """The program iterates more often than it has said. A released worker, whose loop may be endless, ends here."""
+        if self.job.is_released:
+            self.job.end()
+            raise SystemExit(0)
+        raise RuntimeError(f"the job's data set has ended: epochs={self._epochs}, and this is iteration {self._iterations + 1} of the "
+                           "loader, which would be empty. Pass the number of iterations that the program makes, such as epochs=5 "
+                           f"for a loop of 5 epochs; a loop of N steps needs epochs=math.ceil(N / {len(self)}) and "
+                           "`while job.step < N`")
 
     def _finish_step(self) -> None:
         """Waits until the samples of the step count and those of the next one are known."""
@@ -196,28 +223,33 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
 
     dataset     the data set, or its length
     batch_size  samples per worker and step. spec.workers.globalBatch replaces it, for all workers together
-    epochs      of the whole job
+    epochs      of the whole job: how often the program iterates. One iteration more is an error
     shuffle     a new order in each epoch, the same in all workers with the same `seed`
     accumulate  micro-batches per step. Each has about `batch_size` samples; only `optimizer.step()` after the last one counts
+    sampler     indices of each epoch in place of `shuffle`, as in DataLoader: of torch or the program's own, with a length. Every
+                worker draws all of them; `seed` and the epoch seed torch, numpy.random, random and generators in its attributes
+                meanwhile, and `set_epoch` is called
+    drop_last   an epoch ends before a step that would not be full
 
     An iteration is an epoch of the job: the rest of it if this worker joins or replaces another within it, and nothing if the
     job is past it or this worker is released. An iteration that ends early continues in the next one. Each sample counts
     exactly once in an epoch, even if workers come and go, and with spec.sync.gated even if one fails. In a step without
-    samples for this worker the sampler pushes zeros by itself. The number of batches depends on the workers; `len` assumes
-    the current ones.
+    samples for this worker the sampler pushes zeros by itself; the last step of an epoch goes to fewer workers rather than give
+    one a single sample. The number of batches depends on the workers; `len` assumes the current ones.
 
     Construct it before the job starts, with the same arguments in every worker; the job is pushpull.current_job(). Only for
     loaders without processes (num_workers=0); `ElasticDataLoader` can have them. The attribute `step_timeout` is the number of
     seconds that the other workers have to make a step.
 
-    Raises PushPullError FAILED_PRECONDITION (the job has started or has a data set), ValueError (a number below 1),
-    RuntimeError (samples are requested before the previous step was pushed), and the errors of `Handle.wait`.
+    Raises PushPullError FAILED_PRECONDITION (the job has started or has a data set; it was restored within an epoch that has
+    another number of samples, or with another drop_last), ValueError and TypeError (an argument), RuntimeError (samples are
+    requested before the previous step was pushed, or after the last epoch), and the errors of `Handle.wait`.
     """
 
-    def __init__(self, dataset: Union[int, Sized], batch_size: int = 64, *, epochs: int = 1, shuffle: bool = True,
-                 seed: int = 0, accumulate: int = 1) -> None:
-        num_samples = dataset if isinstance(dataset, int) else len(dataset)
-        self._steps = _Steps(num_samples, batch_size, epochs, shuffle, seed, accumulate)
+    def __init__(self, dataset: Union[int, Sized], batch_size: int = _BATCH_SIZE, *, epochs: int = 1, shuffle: Optional[bool] = None,
+                 seed: int = 0, accumulate: int = 1, sampler: Optional[Iterable[Any]] = None, drop_last: bool = False) -> None:
+        order = order_of(dataset, shuffle=shuffle, seed=seed, sampler=sampler)
+        self._steps = _Steps(order, batch_size, epochs, accumulate, drop_last)
 
     def __iter__(self) -> Iterator[list[int]]:
         # DataLoader's iterator is the caller. With processes it would take batches of future steps.
@@ -258,7 +290,11 @@ class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
         for epoch in range(3):
             for images, labels in loader: ...
 
-    Arguments up to `accumulate` are those of ElasticSampler, the others those of DataLoader. `shuffle` defaults to True.
+    Arguments up to `drop_last` are those of ElasticSampler, the others those of DataLoader. `shuffle` defaults to True.
+
+    batch_sampler  yields whole batches, as in DataLoader, in place of batch_size, shuffle, sampler and drop_last. Each worker
+                   takes one of them for each micro-batch; the weight of a step is the number of samples in them. Every worker
+                   draws all of them, as with `sampler`
 
     With num_workers above 0, data are loaded ahead for the job's current set of workers. When a worker joins, leaves or fails,
     data that no longer belong to this worker are dropped and loading starts over, so that batches are always those of the step.
@@ -268,11 +304,18 @@ class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
     Raises the errors of ElasticSampler and DataLoader, and ValueError (in_order=False).
     """
 
-    def __init__(self, dataset: Any, batch_size: int = 64, *, epochs: int = 1, shuffle: bool = True, seed: int = 0,
-                 accumulate: int = 1, **loader_arguments: Any) -> None:
+    def __init__(self, dataset: Any, batch_size: int = _BATCH_SIZE, *, epochs: int = 1, shuffle: Optional[bool] = None, seed: int = 0,
+                 accumulate: int = 1, sampler: Optional[Iterable[Any]] = None, drop_last: bool = False,
+                 batch_sampler: Optional[Iterable[Any]] = None, **loader_arguments: Any) -> None:
         if not loader_arguments.get("in_order", True):
             raise ValueError("in_order: expected True: batches are those of the job's steps")
-        self._steps = _Steps(len(dataset), batch_size, epochs, shuffle, seed, accumulate)
+        if batch_sampler is not None:
+            if batch_size not in (_BATCH_SIZE, 1, getattr(batch_sampler, "batch_size", None)):
+                raise ValueError(f"batch_size={batch_size}: the batches are those of batch_sampler; leave out batch_size")
+            if drop_last:
+                raise ValueError("drop_last=True: the batches are those of batch_sampler; leave out drop_last, or give it to that")
+        order = order_of(dataset, shuffle=shuffle, seed=seed, sampler=sampler, batch_sampler=batch_sampler)
+        self._steps = _Steps(order, batch_size, epochs, accumulate, drop_last)
         self._ahead = _Ahead(self._steps)
         super().__init__(dataset, batch_sampler=self._ahead, **loader_arguments)
 
