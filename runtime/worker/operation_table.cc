@@ -311,11 +311,6 @@ std::optional<RegisteredTensor> OperationTable::SampleTensor() {
   return RegisteredTensor{samples_->spec(), samples_->value(), kSamplesPriority};
 }
 
-std::optional<uint64_t> OperationTable::other_batch() const {
-  MutexLock lock(mu_);
-  return samples_ ? samples_->OtherBatch() : std::nullopt;
-}
-
 std::optional<bool> OperationTable::has_more_samples() const {
   MutexLock lock(mu_);
   if (!samples_ || tensors_.empty()) return std::nullopt;
@@ -330,7 +325,9 @@ Step OperationTable::next_step() const {
 
 // ---- called by the worker's executor ----
 
-void OperationTable::Begin(const Registration& registration, Step start, uint64_t skipped) {
+std::optional<uint64_t> OperationTable::Begin(const Registration& registration,
+                                              Step start,
+                                              uint64_t skipped) {
   MutexLock lock(mu_);
   for (size_t i = 0; i < registration.tensors().size(); ++i) {
     const RegisteredTensor& tensor = registration.tensors()[i];
@@ -346,7 +343,9 @@ void OperationTable::Begin(const Registration& registration, Step start, uint64_
   start_step_ = Minus(start, skipped);
   steps_skipped_ = skipped;
   numbers_.Begin(tensors_.size(), start);
-  if (samples_) samples_->SkipTo(start_step_);
+  if (!samples_) return std::nullopt;
+  samples_->SkipTo(start_step_);
+  return samples_->OtherBatch();
 }
 
 void OperationTable::Continue(Step next, uint64_t skipped) {

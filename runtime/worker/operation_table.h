@@ -78,8 +78,6 @@ class OperationTable {
   // The tensor of the job's sample queue, to be registered with the program's; empty: there is
   // none.
   std::optional<RegisteredTensor> SampleTensor() ABSL_LOCKS_EXCLUDED(mu_);
-  // SampleShare::OtherBatch.
-  std::optional<uint64_t> other_batch() const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether there are further samples for this worker; empty: it uses no samples.
   std::optional<bool> has_more_samples() const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether the worker has returned samples because it had to leave.
@@ -111,8 +109,8 @@ class OperationTable {
     settings_ = settings;
   }
   // The values are in place: all tensors begin with number `start`, of which the program does not
-  // count `skipped` steps.
-  void Begin(const Registration& registration, Step start, uint64_t skipped)
+  // count `skipped` steps. Returns SampleShare::OtherBatch.
+  std::optional<uint64_t> Begin(const Registration& registration, Step start, uint64_t skipped)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Another mode is in force: as Begin, and ends the hold.
   void Continue(Step next, uint64_t skipped) ABSL_LOCKS_EXCLUDED(mu_);

@@ -179,13 +179,13 @@ void RingMember::On(const TensorsRegistered& message) {
 }
 
 void RingMember::FinishRegistration() {
-  operations_.Begin(*registration_, client_->step(), 0);
+  const std::optional<uint64_t> other_batch = operations_.Begin(*registration_, client_->step(), 0);
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", client_->step().value()}});
-  if (const std::optional<uint64_t> batch = operations_.other_batch()) {
+  if (other_batch) {
     log_.Warning(
         "the job keeps the batch that it was begun with; spec.workers.globalBatch changes it",
-        {{"samples_per_worker", *batch}});
+        {{"samples_per_worker", *other_batch}});
   }
   std::exchange(registration_, nullptr)->pending().Finish();
 }

@@ -266,13 +266,14 @@ void WorkerMember::CatchUp() {
 
 void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
-  operations_.Begin(*registration_, start, consistency_.steps_skipped);
+  const std::optional<uint64_t> other_batch =
+      operations_.Begin(*registration_, start, consistency_.steps_skipped);
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
-  if (const std::optional<uint64_t> batch = operations_.other_batch()) {
+  if (other_batch) {
     log_.Warning(
         "the job keeps the batch that it was begun with; spec.workers.globalBatch changes it",
-        {{"samples_per_worker", *batch}});
+        {{"samples_per_worker", *other_batch}});
   }
   std::exchange(registration_, nullptr)->pending().Finish();
   ReportIfDrained();
