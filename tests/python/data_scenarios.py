@@ -136,6 +136,15 @@ def reads_drawn(argument: str, num_workers: str) -> None:
     job.end()
 
 
+def draws_otherwise() -> None:
+    """A random part of the data, another one in each worker."""
+    job, w = join()
+    part = np.random.default_rng(job.worker).permutation(1000)[:800].tolist()
+    loader = pp.ElasticDataLoader(numbers(1000), sampler=SubsetRandomSampler(part))
+    assert_raises(ValueError, ["sampler", "workers draw different", "manual_seed"], lambda: list(loader))
+    job.end()
+
+
 def has_a_small_last_step(drop_last: str) -> None:
     """66 samples in steps of 2 x 16."""
     job, w = join()

@@ -120,6 +120,9 @@ class DataTest(JobTest):
         self.assertEqual(len(seen), 400)
         self.assertTrue(250 < heavy < 350, heavy)  # three in four, of the same draw in every run
 
+    def test_sampler_that_differs_between_workers_is_refused(self) -> None:
+        self.run_scenario("draws_otherwise")
+
     def test_batches_of_a_batch_sampler_stay_whole(self) -> None:
         self.run_scenario("reads_drawn", "batch_sampler", 0)
 

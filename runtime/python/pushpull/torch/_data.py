@@ -58,6 +58,7 @@ class _Steps:
         self._least = 2 if order.unit == "sample" and batch_size > 1 else 1
         self._iterations = 0  # epochs that the program has iterated over
         self._is_under_way = False  # a part has been handed out
+        self._is_checked = False  # the order
 
     def __len__(self) -> int:
         """Micro-batches per epoch, if the set of workers does not change."""
@@ -72,6 +73,9 @@ class _Steps:
         self.job._start_once()
         if self._iterations >= self._epochs:
             self._end_or_refuse()
+        if not self._is_checked:
+            self._order.check_is_common(self.job, self.timeout)
+            self._is_checked = True
         if self._is_under_way and self._has_pushed():  # an iteration that ended early
             self._finish_step()
         while True:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import random
+import zlib
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Optional, Union
 
 import numpy
 import torch.utils.data
 from torch.utils.data.distributed import DistributedSampler
+
+from .._collectives import all_gather
+from .._errors import PushPullError
+from .._job import Job
 
 # In a job restored with another version of NumPy too (NEP 19).
 _Random = numpy.random.RandomState
@@ -24,6 +29,9 @@ class Order:
         self.length = num_samples
         self._shuffle, self._seed = shuffle, seed
         self._epoch, self._permutation = -1, numpy.empty(0, numpy.int64)
+
+    def check_is_common(self, job: Job, timeout: float) -> None:
+        """It is, with the same arguments."""
 
     def take(self, epoch: int, ranges: Iterable[tuple[int, int]]) -> list[Any]:
         """What is at these positions: first one, count."""
@@ -54,10 +62,26 @@ class DrawnOrder:
                             "an epoch; give it __len__, or leave it out (shuffle=True) and pass epochs")
         self._epoch, self._drawn = 0, self._draw(0)
         self.length = len(self._drawn)
-        if repr(self._draw(0)) != repr(self._drawn):
+        text = repr(self._drawn)
+        self._fingerprint = zlib.crc32(text.encode())
+        if repr(self._draw(0)) != text:
             raise ValueError(f"{argument}: {type(sampler).__name__} yields something else each time, although torch, numpy.random, "
                              "random and its own generators had the same seeds, so no two workers would have the same order: draw "
                              "with a torch.Generator in an attribute, or from what set_epoch(epoch) is told")
+
+    def check_is_common(self, job: Job, timeout: float) -> None:
+        """Before a job's first step: compares what the workers draw. Raises ValueError in all of them."""
+        if job.start_step > 0 or job.step > 0 or job.local_rank > 0:
+            return
+        try:
+            drawn = all_gather(self._fingerprint, timeout=timeout, job=job)
+        except PushPullError as error:
+            if error.code == "FAILED_PRECONDITION":  # the mode has no collectives
+                return
+            raise
+        if len(set(drawn.tolist())) > 1:
+            raise ValueError(f"{self._argument}: the workers draw different indices, and the job would divide them wrongly: make the "
+                             "sampler from the same numbers in all of them, with torch.manual_seed(...) before a random split")
 
     def take(self, epoch: int, ranges: Iterable[tuple[int, int]]) -> list[Any]:
         if self._epoch != epoch:
