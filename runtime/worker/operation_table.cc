@@ -343,9 +343,7 @@ std::optional<uint64_t> OperationTable::Begin(const Registration& registration,
   start_step_ = Minus(start, skipped);
   steps_skipped_ = skipped;
   numbers_.Begin(tensors_.size(), start);
-  if (!samples_) return std::nullopt;
-  samples_->SkipTo(start_step_);
-  return samples_->OtherBatch();
+  return samples_ ? samples_->BeginAt(start_step_) : std::nullopt;
 }
 
 void OperationTable::Continue(Step next, uint64_t skipped) {

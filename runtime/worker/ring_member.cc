@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 
 #include "runtime/tensor/dtype.h"
+#include "runtime/worker/sample_share.h"
 
 namespace pushpull {
 
@@ -179,14 +180,9 @@ void RingMember::On(const TensorsRegistered& message) {
 }
 
 void RingMember::FinishRegistration() {
-  const std::optional<uint64_t> other_batch = operations_.Begin(*registration_, client_->step(), 0);
+  WarnOfBatch(log_, operations_.Begin(*registration_, client_->step(), 0));
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", client_->step().value()}});
-  if (other_batch) {
-    log_.Warning(
-        "the job keeps the batch that it was begun with; spec.workers.globalBatch changes it",
-        {{"samples_per_worker", *other_batch}});
-  }
   std::exchange(registration_, nullptr)->pending().Finish();
 }
 

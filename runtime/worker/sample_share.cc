@@ -45,8 +45,9 @@ PushOptions SampleShare::Commit(bool is_released) {
           .learning_rate = static_cast<double>(source_.num_samples)};
 }
 
-void SampleShare::SkipTo(Step step) {
+std::optional<uint64_t> SampleShare::BeginAt(Step step) {
   while (own_ && own_->step() < step && own_->epoch() < source_.epochs) own_->AdvanceAll();
+  return OtherBatch();
 }
 
 absl::StatusOr<StepSamples> SampleShare::At(Step next, uint64_t steps_ahead) const {
@@ -74,6 +75,12 @@ std::optional<uint64_t> SampleShare::OtherBatch() const {
     return std::nullopt;
   const uint64_t batch = queue->source().batch;
   return batch == source_.batch ? std::nullopt : std::optional(batch);
+}
+
+void WarnOfBatch(const Log& log, std::optional<uint64_t> other) {
+  if (!other) return;
+  log.Warning("the job keeps the batch that it was begun with; spec.workers.globalBatch changes it",
+              {{"samples_per_worker", *other}});
 }
 
 absl::Status SampleShare::CheckIsOurs(const SampleQueue& queue) const {

@@ -20,6 +20,7 @@
 #include "pushpull/tensor_spec.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/base/log.h"
 #include "runtime/consistency/sample_queue.h"
 
 namespace pushpull {
@@ -42,8 +43,9 @@ class SampleShare {
   // The step's samples are processed; a released worker requests no more. Returns the options of
   // the push to a divided queue.
   PushOptions Commit(bool is_released);
-  // Skips the steps that an earlier process of the worker has completed. Own queues only.
-  void SkipTo(Step step);
+  // The worker begins with this step, and the value of a divided queue is in place; an own queue
+  // skips the steps that an earlier process of the worker has completed. Returns OtherBatch.
+  std::optional<uint64_t> BeginAt(Step step);
   // This worker's samples of the step `steps_ahead` after `next`, if the workers stay the same
   // until then. With an own queue, counts from that queue's next step. kDataLoss: the value is not
   // a queue. kFailedPrecondition: the job divides another data set than this program's.
@@ -65,5 +67,8 @@ class SampleShare {
   std::optional<SampleQueue> own_;
   bool is_over_ = false;
 };
+
+// Says so if a job has another batch than the worker's program.
+void WarnOfBatch(const Log& log, std::optional<uint64_t> other);
 
 }  // namespace pushpull

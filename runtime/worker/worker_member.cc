@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/worker/sample_share.h"
+
 namespace pushpull {
 
 WorkerMember::WorkerMember(WorkerNodeOptions options,
@@ -266,15 +268,9 @@ void WorkerMember::CatchUp() {
 
 void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
-  const std::optional<uint64_t> other_batch =
-      operations_.Begin(*registration_, start, consistency_.steps_skipped);
+  WarnOfBatch(log_, operations_.Begin(*registration_, start, consistency_.steps_skipped));
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
-  if (other_batch) {
-    log_.Warning(
-        "the job keeps the batch that it was begun with; spec.workers.globalBatch changes it",
-        {{"samples_per_worker", *other_batch}});
-  }
   std::exchange(registration_, nullptr)->pending().Finish();
   ReportIfDrained();
 }
