@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -26,13 +27,31 @@ absl::StatusOr<uint64_t> BytesOf(const TensorSpec& spec) {
   return bytes;
 }
 
+std::string Describe(const RowSpec& rows) {
+  const absl::string_view init = rows.init == RowInit::kZeros     ? "zeros"
+                                 : rows.init == RowInit::kUniform ? "uniform"
+                                                                  : "normal";
+  return absl::StrCat("(init=",
+                      init,
+                      ", scale=",
+                      rows.scale,
+                      ", seed=",
+                      rows.seed,
+                      ", evict_after=",
+                      rows.evict_after,
+                      ")");
+}
+
 // What differs between two registrations of one tensor, as "shape [3] and [4]"; empty if nothing
 // does.
 std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
   if (ours.dims != theirs.dims)
     return absl::StrCat("shape ", DimsToString(theirs.dims), " and ", DimsToString(ours.dims));
-  if (ours.dtype != theirs.dtype) return "element type";
-  if (ours.reduction != theirs.reduction) return "reduction";
+  if (ours.dtype != theirs.dtype)
+    return absl::StrCat("dtype ", ToString(theirs.dtype), " and ", ToString(ours.dtype));
+  if (ours.reduction != theirs.reduction)
+    return absl::StrCat(
+        "reduction ", ToString(theirs.reduction), " and ", ToString(ours.reduction));
   if (ours.optimizer != theirs.optimizer) {
     return absl::StrCat(
         "optimizer ", ToString(theirs.optimizer), " and ", ToString(ours.optimizer));
@@ -44,8 +63,18 @@ std::string Difference(const TensorSpec& ours, const TensorSpec& theirs) {
   if (ours.rows.has_value() != theirs.rows.has_value())
     return absl::StrCat(
         theirs.rows ? "row-sparse" : "dense", " and ", ours.rows ? "row-sparse" : "dense");
-  if (ours.rows != theirs.rows) return "the rows' initializer, seed or evict_after";
+  if (ours.rows != theirs.rows)
+    return absl::StrCat("rows ", Describe(*theirs.rows), " and ", Describe(*ours.rows));
   return "";
+}
+
+absl::Status RegisteredByOne(const std::string& tensor, WorkerId has, WorkerId lacks) {
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "tensor \"%s\": registered by %s but not by %s: all workers must register the "
+      "same tensors",
+      tensor,
+      ToString(has),
+      ToString(lacks)));
 }
 
 }  // namespace
@@ -79,23 +108,11 @@ absl::Status TensorCatalog::Register(WorkerId worker, std::span<const TensorSpec
     first_worker_ = worker;
     return absl::OkStatus();
   }
-  if (tensors.size() != tensors_.size()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s registers %d tensors, %s registered %d: all workers must register the same list",
-        ToString(worker),
-        tensors.size(),
-        ToString(first_worker_),
-        tensors_.size()));
-  }
+  absl::flat_hash_set<absl::string_view> names;
   for (const TensorSpec& tensor : tensors) {
+    names.insert(tensor.name);
     const auto it = index_by_name_.find(tensor.name);
-    if (it == index_by_name_.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("tensor \"%s\": registered by %s but not by %s",
-                          tensor.name,
-                          ToString(worker),
-                          ToString(first_worker_)));
-    }
+    if (it == index_by_name_.end()) return RegisteredByOne(tensor.name, worker, first_worker_);
     const std::string difference = Difference(tensors_[it->second].spec, tensor);
     if (!difference.empty()) {
       return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": %s and %s differ in it: %s",
@@ -104,6 +121,10 @@ absl::Status TensorCatalog::Register(WorkerId worker, std::span<const TensorSpec
                                                         ToString(first_worker_),
                                                         difference));
     }
+  }
+  for (const PlacedTensor& ours : tensors_) {
+    if (!names.contains(ours.spec.name))
+      return RegisteredByOne(ours.spec.name, first_worker_, worker);
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/tensor_catalog.h"
 
+#include <functional>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,8 +65,35 @@ TEST_F(TensorCatalogTest, SaysInWhichTensorAndHowTwoWorkersDiffer) {
       shape.message(),
       HasSubstr("tensor \"w\": worker-1 and worker-0 differ in it: shape [3, 4] and [4, 3]"));
   EXPECT_THAT(name.message(), HasSubstr("\"v\": registered by worker-1 but not by worker-0"));
-  EXPECT_THAT(optimizer.message(), HasSubstr("optimizer"));
+  EXPECT_THAT(optimizer.message(),
+              HasSubstr("optimizer sgd(learning_rate=0.2) and sgd(learning_rate=0.1)"));
   EXPECT_THAT(codec.message(), HasSubstr("codec fp16 and none"));
+}
+
+TEST_F(TensorCatalogTest, BothValuesOfEverySettingAreNamed) {
+  const std::vector<std::pair<std::string, std::function<void(TensorSpec&)>>> changes = {
+      {"dtype float16 and float32", [](TensorSpec& spec) { spec.dtype = DType::kFloat16; }},
+      {"reduction sum and mean", [](TensorSpec& spec) { spec.reduction = Reduction::kSum; }},
+      {"clip_norm 2 and 0", [](TensorSpec& spec) { spec.clip_norm = 2; }},
+      {"row-sparse and dense", [](TensorSpec& spec) { spec.rows = RowSpec{}; }}};
+  ASSERT_TRUE(catalog_.Register(kAnn, std::vector{Spec("w", {4, 3})}).ok());
+
+  for (const auto& [text, change] : changes) {
+    TensorSpec other = Spec("w", {4, 3});
+    change(other);
+    EXPECT_THAT(catalog_.Register(kBob, std::vector{other}).message(),
+                HasSubstr("tensor \"w\": worker-1 and worker-0 differ in it: " + text));
+  }
+}
+
+TEST_F(TensorCatalogTest, ATensorThatOneWorkerLacksIsNamed) {
+  ASSERT_TRUE(catalog_.Register(kAnn, std::vector{Spec("a", {4}), Spec("b", {10})}).ok());
+
+  EXPECT_THAT(catalog_.Register(kBob, std::vector{Spec("a", {4})}).message(),
+              HasSubstr("tensor \"b\": registered by worker-0 but not by worker-1"));
+  EXPECT_THAT(catalog_.Register(kBob, std::vector{Spec("a", {4}), Spec("b", {10}), Spec("c", {1})})
+                  .message(),
+              HasSubstr("tensor \"c\": registered by worker-1 but not by worker-0"));
 }
 
 TEST_F(TensorCatalogTest, RefusesListsThatCannotBePlaced) {
