@@ -182,6 +182,7 @@ void DefineJob(nb::module_& module) {
            "num_values"_a,
            nb::sig("def buffer(self, num_values: int) -> object"))
       .def("leave", &PythonJob::Leave, "timeout"_a)
+      .def("end_step", &PythonJob::EndStep)
       .def("close", &PythonJob::Close)
       .def("close_at_exit", &PythonJob::CloseAtExit)
       .def("tell_to_end", [](const PythonJob& job) { job.job().TellToEnd(); })

@@ -120,6 +120,7 @@ class PythonJob {
                         nanobind::handle out,
                         uint64_t min_step);
   PythonHandle CommitSamples();
+  void EndStep() { Check(job().EndStep()); }
   StepSamples Samples(uint64_t steps_ahead) const;
 
   // Memory of Job::AllocateBuffer as a NumPy array of `num_values` float32.

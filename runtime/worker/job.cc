@@ -119,6 +119,8 @@ class RunningJob final : public Job {
     return PushHandle(std::move(pending));
   }
 
+  absl::Status EndStep() override { return node_->EndStep(); }
+
   absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
                                   TensorValues out,
                                   Step min_version) override {

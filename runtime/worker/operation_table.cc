@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
@@ -15,33 +16,6 @@
 
 namespace pushpull {
 namespace {
-
-ValueShape ShapeOf(const RegisteredTensor& tensor) {
-  const DType dtype = tensor.spec.dtype;
-  return {.dtype = dtype, .num_values = tensor.value.bytes().size() / DTypeBytes(dtype)};
-}
-
-// `what`: "gradient" or "out".
-absl::Status CheckFits(const std::string& name,
-                       const ValueShape& shape,
-                       absl::string_view what,
-                       const ConstTensorValues& values) {
-  const bool is_known = IsKnown(values.dtype());
-  const size_t given = is_known ? values.bytes().size() / DTypeBytes(values.dtype()) : 0;
-  if (values.dtype() == shape.dtype && given == shape.num_values) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                 name,
-                                                 "\" has ",
-                                                 shape.num_values,
-                                                 " values of ",
-                                                 ToString(shape.dtype),
-                                                 ", got ",
-                                                 what,
-                                                 " of ",
-                                                 given,
-                                                 " values of ",
-                                                 ToString(values.dtype())));
-}
 
 absl::Status CheckMayBeInPlace(const std::string& name, const ValueShape& shape) {
   if (IsMaster(shape.dtype)) return absl::OkStatus();
@@ -100,9 +74,9 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(absl::st
                                                                         TensorValues out,
                                                                         const PushOptions& options,
                                                                         SteadyTime now) {
-  PUSHPULL_ASSIGN_OR_RETURN(
-      const Tensor* const tensor,
-      options.has_gradient ? FindFor(name, "gradient", gradient) : FindDense(name));
+  PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const tensor,
+                            options.has_gradient ? tensors_.FindFor(name, "gradient", gradient)
+                                                 : tensors_.FindDense(name));
   if (!out.empty()) PUSHPULL_RETURN_IF_ERROR(CheckFits(*tensor->name, tensor->shape, "out", out));
   if (options.in_place) PUSHPULL_RETURN_IF_ERROR(CheckMayBeInPlace(*tensor->name, tensor->shape));
   return BeginPush(*tensor,
@@ -114,7 +88,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakePushLocked(absl::st
                    now);
 }
 
-absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor& tensor,
+absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const KnownTensor& tensor,
                                                                    TensorRequest request,
                                                                    const PushOptions& options,
                                                                    SteadyTime now) {
@@ -124,6 +98,9 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor&
         "exit_code()");
   }
   PUSHPULL_RETURN_IF_ERROR(CheckMayLackGradient(*tensor.name, tensor.reduction, options));
+  const std::optional<size_t> left_out =
+      consistency_.is_sync() ? numbers_.LeftOutBy(tensor.index) : std::nullopt;
+  if (left_out) return LeftOut(*left_out, tensor.name.get());
   request.tensor = tensor.index;
   request.has_gradient = options.has_gradient;
   request.step = numbers_.Next(tensor.index);
@@ -133,6 +110,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor&
   request.is_kept = tensor.keeps_value;
   request.ready = now;
   request.pending = std::make_shared<PendingOperation>(request.type, tensor.name, request.step);
+  request.pending->SetAwaited(awaited_);
   if (numbers_.Take(tensor.index)) return Begin(std::move(request));
   const std::shared_ptr<PendingOperation> pending = request.pending;
   if (absl::c_any_of(waiting_, [&](const auto& it) { return it.tensor == tensor.index; })) {
@@ -142,6 +120,37 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const Tensor&
     waiting_.push_back(std::move(request));
   }
   return Accepted{pending};
+}
+
+absl::Status OperationTable::EndStep() {
+  MutexLock lock(mu_);
+  return EndStepLocked(std::nullopt);
+}
+
+absl::Status OperationTable::EndStepLocked(std::optional<size_t> last) {
+  if (!consistency_.is_sync()) return absl::OkStatus();
+  const bool of_all = consistency_.is_led() || consistency_.is_ring();
+  const std::optional<size_t> left_out = numbers_.EndStep(of_all, last);
+  return left_out ? LeftOut(*left_out, nullptr) : absl::OkStatus();
+}
+
+absl::Status OperationTable::LeftOut(size_t tensor, const std::string* pushed) const {
+  const std::string& name = tensors_.NameAt(tensor);
+  const Step missed = Minus(numbers_.Next(tensor), consistency_.steps_skipped);
+  const Step next = Minus(numbers_.Highest(), consistency_.steps_skipped);
+  const std::string how =
+      pushed == nullptr ? ", which is over"
+      : name == *pushed ? ", which is over, and pushes it now"
+                        : absl::StrCat(" and pushes \"", *pushed, "\" for step ", next.value());
+  return absl::FailedPreconditionError(absl::StrCat(
+      "tensor \"",
+      name,
+      "\": ",
+      ToString(worker_),
+      " has not pushed it in step ",
+      missed.value(),
+      how,
+      ": push each tensor once in every step, with zeros where there is no gradient, or never"));
 }
 
 // Cutting takes time, so it happens outside the lock.
@@ -155,7 +164,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeRows(absl::string_v
                             is_push ? CutRowPush(shape, call.keys, call.gradient)
                                     : CutRowPull(shape, call.keys, call.out));
   MutexLock lock(mu_);
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindRows(name));
+  PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const tensor, tensors_.FindRows(name));
   TensorRequest request{
       .type = call.type, .source = {}, .target = {}, .ready = now, .rows = std::move(rows)};
   if (is_push) return BeginPush(*tensor, std::move(request), call.options, now);
@@ -166,24 +175,8 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeRows(absl::string_v
 
 absl::StatusOr<RowTensor> OperationTable::RowsOf(absl::string_view name) const {
   MutexLock lock(mu_);
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindRows(name));
+  PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const tensor, tensors_.FindRows(name));
   return *tensor->rows;
-}
-
-absl::StatusOr<const OperationTable::Tensor*> OperationTable::FindDense(
-    absl::string_view name) const {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
-  if (!tensor->rows) return tensor;
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor \"", name, "\" is row-sparse: push and pull rows of it"));
-}
-
-absl::StatusOr<const OperationTable::Tensor*> OperationTable::FindRows(
-    absl::string_view name) const {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, Find(name));
-  if (tensor->rows) return tensor;
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor \"", name, "\" is dense: push and pull all of it"));
 }
 
 OperationTable::Accepted OperationTable::Begin(TensorRequest request) {
@@ -197,7 +190,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakePull(
     absl::string_view name, TensorValues out, Step min_version, SteadyTime now, Pulled what) {
   MutexLock lock(mu_);
   if (what == Pulled::kState) return MakeStatePull(name, out.floats(), min_version, now);
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindFor(name, "out", out));
+  PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const tensor, tensors_.FindFor(name, "out", out));
   TensorRequest request = PullOf(*tensor, min_version, now);
   request.target = out.bytes();
   return Begin(std::move(request));
@@ -207,7 +200,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeStatePull(absl::str
                                                                        std::span<float> out,
                                                                        Step min_version,
                                                                        SteadyTime now) {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindDense(name));
+  PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const tensor, tensors_.FindDense(name));
   const uint64_t expected = tensor->shape.num_values * tensor->state_floats;
   if (out.size() != expected) {
     return absl::InvalidArgumentError(absl::StrCat("tensor \"",
@@ -224,30 +217,20 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::MakeStatePull(absl::str
   return Accepted{request.pending};
 }
 
-TensorRequest OperationTable::PullOf(const Tensor& tensor, Step min_version, SteadyTime now) const {
-  return {
-      .type = FrameType::kPull,
-      .tensor = tensor.index,
-      .step = min_version,
-      .clock = numbers_.Next(tensor.index),
-      .source = {},
-      .target = {},
-      .priority = tensor.priority,
-      .ready = now,
-      .pending = std::make_shared<PendingOperation>(FrameType::kPull, tensor.name, min_version)};
-}
-
-absl::StatusOr<const OperationTable::Tensor*> OperationTable::Find(absl::string_view name) const {
-  const auto it = tensors_.find(name);
-  if (it != tensors_.end()) return &it->second;
-  return absl::NotFoundError(absl::StrCat("tensor \"", name, "\" is not registered"));
-}
-
-absl::StatusOr<const OperationTable::Tensor*> OperationTable::FindFor(
-    absl::string_view name, absl::string_view what, const ConstTensorValues& values) const {
-  PUSHPULL_ASSIGN_OR_RETURN(const Tensor* const tensor, FindDense(name));
-  PUSHPULL_RETURN_IF_ERROR(CheckFits(*tensor->name, tensor->shape, what, values));
-  return tensor;
+TensorRequest OperationTable::PullOf(const KnownTensor& tensor,
+                                     Step min_version,
+                                     SteadyTime now) const {
+  auto pending = std::make_shared<PendingOperation>(FrameType::kPull, tensor.name, min_version);
+  pending->SetAwaited(awaited_);
+  return {.type = FrameType::kPull,
+          .tensor = tensor.index,
+          .step = min_version,
+          .clock = numbers_.Next(tensor.index),
+          .source = {},
+          .target = {},
+          .priority = tensor.priority,
+          .ready = now,
+          .pending = std::move(pending)};
 }
 
 absl::Status OperationTable::UseSamples(SampleSource source) {
@@ -259,11 +242,7 @@ absl::Status OperationTable::UseSamples(SampleSource source) {
   if (source.num_samples == 0 || source.epochs == 0 || source.batch == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("samples, epochs and batch must be above 0, are ",
-                     source.num_samples,
-                     ", ",
-                     source.epochs,
-                     " and ",
-                     source.batch));
+                     absl::StrJoin({source.num_samples, source.epochs, source.batch}, ", ")));
   }
   if (!tensors_.empty() || samples_) {
     return absl::FailedPreconditionError(
@@ -285,24 +264,36 @@ absl::StatusOr<StepSamples> OperationTable::Samples(uint64_t steps_ahead) const 
 }
 
 absl::StatusOr<StepSamples> OperationTable::NextSamples(uint64_t steps_ahead) const {
-  const auto queue = tensors_.find(kSampleQueueTensor);
-  const Step next = queue == tensors_.end() ? Step{} : numbers_.Next(queue->second.index);
+  const auto queue = tensors_.Find(kSampleQueueTensor);
+  const Step next = queue.ok() ? numbers_.Next((*queue)->index) : Step{};
   return samples_->At(next, steps_ahead);
 }
 
-absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(bool must_leave,
+absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(SampleShare::Report report,
                                                                        SteadyTime now) {
   MutexLock lock(mu_);
   if (!samples_)
     return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
-  const PushOptions options = samples_->Commit(must_leave);
-  if (samples_->is_divided()) {
-    return MakePushLocked(
-        kSampleQueueTensor, samples_->gradient(), samples_->value(), options, now);
-  }
+  if (samples_->is_divided()) return CommitDivided(report, now);
+  samples_->Commit(report);
   Accepted done{std::make_shared<PendingOperation>("commit of samples")};
   done.pending->Finish();
   return done;
+}
+
+absl::StatusOr<OperationTable::Accepted> OperationTable::CommitDivided(SampleShare::Report report,
+                                                                       SteadyTime now) {
+  PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const queue, tensors_.FindDense(kSampleQueueTensor));
+  const bool ends_step = numbers_.Next(queue->index) != numbers_.Highest();
+  if (ends_step) PUSHPULL_RETURN_IF_ERROR(EndStepLocked(queue->index));
+  PUSHPULL_ASSIGN_OR_RETURN(Accepted accepted,
+                            MakePushLocked(kSampleQueueTensor,
+                                           samples_->gradient(),
+                                           samples_->value(),
+                                           samples_->Commit(report),
+                                           now));
+  if (ends_step) numbers_.EndStep(false);
+  return accepted;
 }
 
 std::optional<RegisteredTensor> OperationTable::SampleTensor() {
@@ -311,44 +302,37 @@ std::optional<RegisteredTensor> OperationTable::SampleTensor() {
   return RegisteredTensor{samples_->spec(), samples_->value(), kSamplesPriority};
 }
 
-std::optional<bool> OperationTable::has_more_samples() const {
+OperationTable::SamplesLeft OperationTable::samples_left() const {
   MutexLock lock(mu_);
-  if (!samples_ || tensors_.empty()) return std::nullopt;
+  SamplesLeft left{.were_returned = samples_ && samples_->was_released()};
+  if (!samples_ || tensors_.empty()) return left;
   const absl::StatusOr<StepSamples> next = NextSamples(0);
-  return !next.ok() || !next->is_over;
+  left.has_more = !next.ok() || !next->is_over;
+  return left;
 }
 
-Step OperationTable::next_step() const {
+Step OperationTable::next_step(Counted counted) const {
   MutexLock lock(mu_);
-  return Minus(numbers_.Highest(), steps_skipped_);
+  const bool is_on_wire = counted == Counted::kOnWire;
+  return Minus(numbers_.Highest(), is_on_wire ? 0 : consistency_.steps_skipped);
 }
 
 // ---- called by the worker's executor ----
 
 std::optional<uint64_t> OperationTable::Begin(const Registration& registration,
                                               Step start,
-                                              uint64_t skipped) {
+                                              const Consistency& consistency) {
   MutexLock lock(mu_);
-  for (size_t i = 0; i < registration.tensors().size(); ++i) {
-    const RegisteredTensor& tensor = registration.tensors()[i];
-    tensors_[tensor.spec.name] = {.name = std::make_shared<const std::string>(tensor.spec.name),
-                                  .index = registration.places()[i],
-                                  .shape = ShapeOf(tensor),
-                                  .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
-                                  .priority = tensor.priority,
-                                  .keeps_value = tensor.keeps_value,
-                                  .reduction = tensor.spec.reduction};
-    if (tensor.first_rows) tensors_[tensor.spec.name].rows = RowTensorOf(tensor.spec);
-  }
-  start_step_ = Minus(start, skipped);
-  steps_skipped_ = skipped;
+  tensors_ = KnownTensors(registration);
+  start_step_ = Minus(start, consistency.steps_skipped);
+  consistency_ = consistency;
   numbers_.Begin(tensors_.size(), start);
   return samples_ ? samples_->BeginAt(start_step_) : std::nullopt;
 }
 
-void OperationTable::Continue(Step next, uint64_t skipped) {
+void OperationTable::Continue(Step next, const Consistency& consistency) {
   MutexLock lock(mu_);
-  steps_skipped_ = skipped;
+  consistency_ = consistency;
   numbers_.Begin(tensors_.size(), next);
   numbers_.Resume();
 }

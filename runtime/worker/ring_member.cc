@@ -143,7 +143,7 @@ void RingMember::On(const Stop& message) {
 }
 
 void RingMember::On(const TraceSteps& message) {
-  const Step next = operations_.next_number();
+  const Step next = operations_.next_step(OperationTable::Counted::kOnWire);
   reports_.StartTrace(message, has_begun() ? std::optional<Step>(next) : std::nullopt);
 }
 
@@ -180,7 +180,8 @@ void RingMember::On(const TensorsRegistered& message) {
 }
 
 void RingMember::FinishRegistration() {
-  WarnOfBatch(log_, operations_.Begin(*registration_, client_->step(), 0));
+  WarnOfBatch(log_,
+              operations_.Begin(*registration_, client_->step(), {.mode = SyncMode::kAllReduce}));
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", client_->step().value()}});
   std::exchange(registration_, nullptr)->pending().Finish();
@@ -197,6 +198,7 @@ void RingMember::OnRingMessage(FromMember message) {
 
 void RingMember::OnRingStep(Step next) {
   statistics().SetStep(next);
+  reports_.activity().OnAnswered(dependencies_.executor.Now());
 }
 
 void RingMember::OnRingOverflow(const TensorSpec& tensor, uint64_t values) {
@@ -243,6 +245,9 @@ void RingMember::SendLeave(std::shared_ptr<PendingOperation> pending,
                            Step end_step,
                            bool is_early) {
   if (!broken_.ok()) return pending->Fail(broken_);
+  // The others would wait in vain for what is not pushed.
+  const absl::Status pushed = operations_.EndStep();
+  if (!pushed.ok()) return pending->Fail(pushed);
   leaving_ = std::move(pending);
   leave_ = pushpull::Leave{end_step, reports_.Finish(end_step), is_early};
   session_->Send(*leave_);

@@ -162,7 +162,7 @@ void WorkerMember::On(const OfferCopies& message) {
 }
 
 void WorkerMember::On(const TraceSteps& message) {
-  const Step next = operations_.next_number();
+  const Step next = operations_.next_step(OperationTable::Counted::kOnWire);
   reports_.StartTrace(message, has_begun() ? std::optional<Step>(next) : std::nullopt);
 }
 
@@ -268,7 +268,7 @@ void WorkerMember::CatchUp() {
 
 void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
-  WarnOfBatch(log_, operations_.Begin(*registration_, start, consistency_.steps_skipped));
+  WarnOfBatch(log_, operations_.Begin(*registration_, start, consistency_));
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
   std::exchange(registration_, nullptr)->pending().Finish();
@@ -297,6 +297,9 @@ void WorkerMember::SendLeave(std::shared_ptr<PendingOperation> pending,
                              Step end_step,
                              bool is_early) {
   if (!broken_.ok()) return pending->Fail(broken_);
+  // The others would wait in vain for what is not pushed.
+  const absl::Status pushed = operations_.EndStep();
+  if (!pushed.ok()) return pending->Fail(pushed);
   leaving_ = std::move(pending);
   leave_ = pushpull::Leave{end_step, reports_.Finish(ProgramStep(end_step)), is_early};
   session_->Send(*leave_);
@@ -353,7 +356,7 @@ void WorkerMember::TakeMode(const View& view) {
   if (consistency_.is_sync()) client_->RaiseVersions(from_step_);
   hold_.reset();
   reports_.activity().OnBegun(dependencies_.executor.Now());
-  operations_.Continue(from_step_, consistency_.steps_skipped);
+  operations_.Continue(from_step_, consistency_);
   log_.Info("mode", {{"name", NameOf(consistency_.mode)}, {"from_step", from_step_.value()}});
   RunDue();
 }

@@ -36,6 +36,7 @@ class WorkerNode {
                                                              ConstTensorValues gradient,
                                                              TensorValues out,
                                                              const PushOptions& options);
+  absl::Status EndStep() { return operations_.EndStep(); }
   absl::StatusOr<std::shared_ptr<PendingOperation>> Pull(absl::string_view tensor,
                                                          TensorValues out,
                                                          Step min_version);

@@ -185,7 +185,9 @@ class PushHandle {
 // mode changes at run time, which may delay a push.
 //
 //   Sync     Adds up the gradients of all workers. Wait returns when all have pushed the step; the
-//            new value includes exactly the steps up to it. With backup workers
+//            new value includes exactly the steps up to it. All tensors have the same number of
+//            steps: each is pushed once in every step of every worker, with zeros where there is no
+//            gradient, or never (then the workers cannot change). With backup workers
 //            (spec.sync.backupWorkers) a step has the gradients of the first workers that have
 //            pushed all tensors; the gradients of the others are dropped, and they continue with
 //            the newest step, which next_step() returns. Gated steps (spec.sync.gated) have the
@@ -269,11 +271,22 @@ class Job {
   //                     gradient with a reduction other than mean and sum.
   //   kCancelled        this process was told to end and its last step is done; the library leaves
   //                     the job. End the process with exit_code().
+  //   kFailedPrecondition  Sync and AllReduce: another tensor is not pushed in the step under way
+  //                     yet, or this one was not pushed in an earlier step. Names it. Correct the
+  //                     program.
   // clang-format on
   virtual absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
                                               ConstTensorValues gradient,
                                               TensorValues out,
                                               const PushOptions& options) = 0;
+
+  // The program has pushed everything in the step under way. Optional: tells a program that leaves
+  // a tensor out before it waits, instead of with its next push, CommitSamples or Leave. Never
+  // blocks.
+  //
+  //   kFailedPrecondition  as for PushPull. With backup workers, gated steps and in AllReduce also
+  //                        for a tensor that is never pushed.
+  virtual absl::Status EndStep() = 0;
 
   // Receives the tensor's value at version `min_version` or later into `out`, which the caller owns
   // and which is written until the handle is done. Does not block. Errors as for PushPull.
@@ -346,7 +359,7 @@ class Job {
   // samples are assigned again.
   //
   // clang-format off
-  //   kFailedPrecondition  UseSamples was not called.
+  //   kFailedPrecondition  UseSamples was not called, or a tensor is not pushed in this step.
   //   kCancelled           as for PushPull.
   // clang-format on
   virtual absl::StatusOr<PushHandle> CommitSamples() = 0;
@@ -389,6 +402,8 @@ class Job {
   //
   // clang-format off
   //   kDeadlineExceeded  not confirmed yet. End the process anyway, or call again.
+  //   kFailedPrecondition  a tensor is not pushed in the last step, so the other workers wait for
+  //                      it until this process ends. Names it.
   //   others             as for PushHandle::Wait.
   // clang-format on
   virtual absl::Status Leave(Deadline deadline) = 0;

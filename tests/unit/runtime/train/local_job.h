@@ -52,6 +52,7 @@ class LocalJob final : public Job {
                                       ConstTensorValues gradient,
                                       TensorValues out,
                                       const PushOptions& options) override;
+  absl::Status EndStep() override { return absl::OkStatus(); }
   absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
                                   TensorValues out,
                                   Step min_version) override;

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ class OperationTableTest : public testing::Test {
         std::make_shared<Registration>(std::vector<RegisteredTensor>{{.spec = spec, .value = out_}},
                                        std::make_shared<PendingOperation>("register"));
     registration->SetPlaces({{.spec = spec}});
-    operations.Begin(*registration, Step{3}, 0);
+    operations.Begin(*registration, Step{3}, {});
   }
 
   absl::StatusOr<OperationTable::Accepted> Push() {
@@ -112,10 +113,86 @@ TEST_F(OperationTableTest, NoStepBeginsAfterTheLast) {
 }
 
 TEST_F(OperationTableTest, SkippedNumbersAreNotTheProgramsSteps) {
-  operations_.Continue(Step{10}, 4);
+  operations_.Continue(Step{10}, {.steps_skipped = 4});
 
   EXPECT_EQ(operations_.next_step(), Step{6});
-  EXPECT_EQ(operations_.next_number(), Step{10});
+  EXPECT_EQ(operations_.next_step(OperationTable::Counted::kOnWire), Step{10});
+}
+
+class TwoTensorsTest : public testing::Test {
+ protected:
+  // Tensors "a" and "b", beginning with step 3.
+  void BeginIn(const Consistency& mode) {
+    const TensorSpec a{.name = "a", .dims = {4}};
+    const TensorSpec b{.name = "b", .dims = {4}};
+    const auto registration = std::make_shared<Registration>(
+        std::vector<RegisteredTensor>{{.spec = a, .value = a_}, {.spec = b, .value = b_}},
+        std::make_shared<PendingOperation>("register"));
+    registration->SetPlaces({{.id = TensorId{0}, .spec = a}, {.id = TensorId{1}, .spec = b}});
+    operations_.Begin(*registration, Step{3}, mode);
+  }
+  absl::Status Push(absl::string_view tensor) {
+    return operations_.MakePush(tensor, gradient_, {}, {}, {}).status();
+  }
+
+  const std::array<float, 4> gradient_{};
+  std::array<float, 4> a_{};
+  std::array<float, 4> b_{};
+  OperationTable operations_{WorkerId{1}};
+};
+
+TEST_F(TwoTensorsTest, APushThatLeavesATensorOutOfAStepIsRefusedByName) {
+  BeginIn({});
+  ASSERT_TRUE(Push("a").ok());
+  ASSERT_TRUE(Push("b").ok());
+  ASSERT_TRUE(Push("a").ok());
+
+  const absl::Status refused = Push("a");
+
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
+  EXPECT_EQ(
+      refused.message(),
+      "tensor \"b\": worker-1 has not pushed it in step 4 and pushes \"a\" for step 5: push each "
+      "tensor once in every step, with zeros where there is no gradient, or never");
+  EXPECT_TRUE(Push("b").ok());
+  EXPECT_TRUE(Push("a").ok());
+}
+
+TEST_F(TwoTensorsTest, TheEndOfAStepNamesATensorThatWasLeftOut) {
+  BeginIn({});
+  ASSERT_TRUE(Push("a").ok());
+  ASSERT_TRUE(Push("b").ok());
+  ASSERT_TRUE(operations_.EndStep().ok());
+  ASSERT_TRUE(Push("b").ok());
+
+  const absl::Status ended = operations_.EndStep();
+
+  EXPECT_TRUE(absl::IsFailedPrecondition(ended));
+  EXPECT_TRUE(absl::StartsWith(
+      ended.message(), "tensor \"a\": worker-1 has not pushed it in step 4, which is over: "));
+  EXPECT_TRUE(absl::StartsWith(
+      Push("a").message(),
+      "tensor \"a\": worker-1 has not pushed it in step 4, which is over, and pushes it now: "));
+}
+
+TEST_F(TwoTensorsTest, AStepThatNeedsAllTensorsNamesOneThatIsNeverPushed) {
+  for (const Consistency& mode : {Consistency{.gated = true},
+                                  Consistency{.backup_workers = 1},
+                                  Consistency{.mode = SyncMode::kAllReduce}}) {
+    BeginIn(mode);
+    ASSERT_TRUE(Push("a").ok());
+
+    EXPECT_TRUE(absl::IsFailedPrecondition(operations_.EndStep())) << Describe(mode);
+  }
+}
+
+TEST_F(TwoTensorsTest, InAsyncEachTensorHasItsOwnSteps) {
+  BeginIn({.mode = SyncMode::kAsync});
+  ASSERT_TRUE(Push("b").ok());
+
+  EXPECT_TRUE(Push("a").ok());
+  EXPECT_TRUE(Push("a").ok());
+  EXPECT_TRUE(operations_.EndStep().ok());
 }
 
 }  // namespace

@@ -17,6 +17,73 @@ TEST(StepNumbersTest, TensorsAreNumberedIndependently) {
   EXPECT_EQ(numbers.Highest(), Step{9});
 }
 
+TEST(StepNumbersTest, AStepWithoutATensorOfEarlierStepsLeavesItOut) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{7});
+  numbers.Take(0);
+  numbers.Take(1);
+  numbers.Take(0);
+
+  EXPECT_EQ(numbers.LeftOutBy(0), 1);
+  EXPECT_EQ(numbers.LeftOutBy(1), std::nullopt);
+  numbers.Take(1);
+
+  EXPECT_EQ(numbers.LeftOutBy(0), std::nullopt);
+}
+
+TEST(StepNumbersTest, TensorsOfAStepMayComeInAnyOrder) {
+  StepNumbers numbers;
+  numbers.Begin(3, Step{0});
+
+  for (const size_t tensor : {2, 0, 1, 0, 1, 2, 1, 2, 0}) {
+    EXPECT_EQ(numbers.LeftOutBy(tensor), std::nullopt);
+    numbers.Take(tensor);
+  }
+
+  EXPECT_EQ(numbers.Highest(), Step{3});
+}
+
+TEST(StepNumbersTest, ATensorThatIsNeverPushedIsNotLeftOut) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{0});
+  numbers.Take(0);
+
+  EXPECT_EQ(numbers.LeftOutBy(0), std::nullopt);
+  EXPECT_EQ(numbers.EndStep(false), std::nullopt);
+  EXPECT_EQ(numbers.EndStep(true), 1);
+}
+
+TEST(StepNumbersTest, ATensorDoesNotBeginLaterThanTheOthers) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{0});
+  numbers.Take(0);
+  numbers.Take(0);
+
+  EXPECT_EQ(numbers.LeftOutBy(1), 1);
+}
+
+TEST(StepNumbersTest, APushAfterTheEndOfItsStepIsTooLate) {
+  StepNumbers numbers;
+  numbers.Begin(2, Step{0});
+  numbers.Take(0);
+  numbers.EndStep(false);
+
+  EXPECT_EQ(numbers.LeftOutBy(1), 1);
+}
+
+TEST(StepNumbersTest, TheLastTensorOfAStepIsNotLeftOutByItsEnd) {
+  StepNumbers numbers;
+  numbers.Begin(3, Step{0});
+  for (size_t tensor = 0; tensor < 3; ++tensor) numbers.Take(tensor);
+  numbers.Take(0);
+
+  EXPECT_EQ(numbers.EndStep(false, 2), 1);
+  numbers.Take(1);
+
+  EXPECT_EQ(numbers.EndStep(false, 2), std::nullopt);
+  EXPECT_EQ(numbers.LeftOutBy(2), std::nullopt);
+}
+
 TEST(StepNumbersTest, HoldStopsTheNextStepOnly) {
   StepNumbers numbers;
   numbers.Begin(2, Step{0});
