@@ -144,6 +144,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   DropSilent();
   if (is_stopped_) return job_.outbox.Take();
   job_.lifecycle.OnTick(now);
+  WatchStall();
   WatchCulprits();
   members_.OnTick();
   WatchRacks();
@@ -220,14 +221,14 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
   const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
   if (const auto* stats = std::get_if<ServerStats>(&message.stats); stats != nullptr && server) {
     job_.statistics.OnServer(*server, *stats);
-    job_.stalls.OnServer(*server, stats->stall);
+    const bool has_news = job_.stalls.OnServer(*server, stats->stall);
     job_.culprits.OnServer(job_.now, *server, stats->busy_seconds);
-    WatchStall();
+    if (has_news) WatchStall();
   }
   if (const auto* stats = std::get_if<WorkerStats>(&message.stats); stats != nullptr && worker) {
     job_.statistics.OnWorker(*worker, *stats);
     job_.culprits.OnWorker(job_.now, *worker, stats->costs);
-    job_.stalls.OnWorker(*worker, stats->activity);
+    job_.stalls.OnWorker(job_.now, *worker, stats->activity);
     members_.contributors().OnProgress(*worker, *stats);
   }
 }
@@ -235,7 +236,9 @@ void JobCore::On(SessionId session, const Heartbeat& message) {
 // A worker that does not push is not dead while it sends heartbeats: spec.sync.onStall says how to
 // treat it.
 void JobCore::WatchStall() {
-  const std::optional<StallWatch::News> news = job_.stalls.Take();
+  for (auto& [worker, waits] : job_.stalls.TakeWaits(job_.now))
+    job_.outbox.Send(worker, std::move(waits));
+  const std::optional<StallWatch::News> news = job_.stalls.Take(job_.now);
   if (!news || !job_.lifecycle.is_running()) return;
   job_.outbox.Add(Announce{news->has_begun, news->text});
   if (job_.options.on_stall == StallPolicy::kFail && news->has_begun) {
@@ -415,7 +418,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.consistency = contributors.active().consistency;
   status.is_mode_changing = contributors.mode_switch().is_under_way();
   status.mode_problem = contributors.mode_switch().problem();
-  status.stall = job_.stalls.Current();
+  status.stall = job_.stalls.Current(now);
   status.servers = ServersOf(job_);
   status.workers = WorkersOf(members_.roster(), contributors.active(), job_.statistics, now);
   if (job_.lifecycle.is_running()) job_.culprits.AddTo(status);

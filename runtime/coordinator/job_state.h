@@ -69,7 +69,7 @@ struct JobState {
   Outbox outbox{members, options.term};
   JobLifecycle lifecycle{options.settings.job, options.failure_grace};
   JobStatistics statistics;
-  StallWatch stalls;
+  StallWatch stalls{options.settings.stall};
   CulpritWatch culprits;
   // The checkpoint that the job has saved last, else the one that it started from. Others in its
   // folder may belong to another history.

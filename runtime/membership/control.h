@@ -20,6 +20,7 @@
 //   restore       C --Restore--> servers --Restored--> C --SetReplicas (first)--> all
 //   trace         C --TraceSteps--> workers --TraceReport--> C
 //   groups        C --SetGroup--> workers
+//   waits         servers, workers --Heartbeat--> C --StepWaits--> workers that wait
 //   ring          C --StopRing--> workers --RingStopped--> C --FormRing--> workers --RingNews--> C
 //   coordinator   member --RegisterServer | RegisterWorker (promised term)--> C
 //   restarted     --Welcome, Collect--> member --ServerReport | WorkerReport--> C
@@ -194,6 +195,7 @@ struct WorkerActivity {
   Step step;            // of the newest push, as the program counts
   std::string subject;  // the tensor that was pushed last, or the collective; may be empty
   std::vector<ServerId> servers;  // kWaiting, kPulling: have not answered; the first ones
+  std::optional<WorkerId> peer;   // kInCollective, a message: the other end
   friend bool operator==(const WorkerActivity&, const WorkerActivity&) = default;
 };
 
@@ -241,15 +243,19 @@ struct WorkerStats {
   uint64_t batch = 0;
 };
 
-// A step that has waited longer than JobSettings::stall since its first contribution. Servers
-// detect stalls; the coordinator merges their reports.
+// A step, or a collective in it, that some workers wait for and others have not contributed to.
+// Servers report those that have waited for a second, or for JobSettings::stall if that is less;
+// the coordinator merges their reports, and shows what lasts longer than JobSettings::stall.
 struct Stall {
+  static constexpr Duration kReportedAfter = std::chrono::seconds(1);
+
   Step step;
-  std::string tensor;             // one that is incomplete
+  std::string tensor;             // one that is incomplete; empty: not known, or a collective
   std::vector<WorkerId> missing;  // their contributions have not arrived
   double seconds = 0;             // since the first contribution
   std::vector<WorkerId> waiting;  // their contributions have
   std::string detail;             // what the missing workers are doing; set by the coordinator
+  std::string collective = {};    // that the workers wait in; set by the coordinator
 };
 
 struct ServerStats {
@@ -626,6 +632,15 @@ struct SetGroup {
   std::vector<GroupMember> members;
 };
 
+// To a worker that waits for others: for whom, for the errors of its waits. Each StepWaits replaces
+// the one before; `missing` empty: it waits for nobody.
+struct StepWaits {
+  std::vector<WorkerId> missing;
+  std::string what;          // MissingIn
+  std::optional<Step> step;  // whose gradients are missing; empty: a collective, or AllReduce
+  friend bool operator==(const StepWaits&, const StepWaits&) = default;
+};
+
 using ToMember = std::variant<Welcome,
                               InstallTensors,
                               SetReplicas,
@@ -648,6 +663,7 @@ using ToMember = std::variant<Welcome,
                               TraceSteps,
                               StopRing,
                               FormRing,
-                              SetGroup>;
+                              SetGroup,
+                              StepWaits>;
 
 }  // namespace pushpull

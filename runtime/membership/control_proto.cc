@@ -220,11 +220,11 @@ PUSHPULL_WIRE(ChunkCopy, F(chunk), F(kind), F(version), F(known), F(checksum));
 PUSHPULL_WIRE(RebuiltChunk, F(chunk), F(source), F(version), F(checksum));
 PUSHPULL_WIRE(ServerEndpoint, F(server), F(incarnation), F(data_address), F(lanes));
 PUSHPULL_WIRE(LossPoint, F(step), F(loss), F(samples));
-PUSHPULL_WIRE(Stall, F(step), F(tensor), F(missing), F(seconds), F(waiting), F(detail));
+PUSHPULL_WIRE(Stall, F(step), F(tensor), F(missing), F(seconds), F(waiting), F(detail), F(collective));
 PUSHPULL_WIRE(ServerStats, F(bytes_owned), F(chunks), F(lowest_version), F(highest_version), F(contributors_min),
               F(contributors_max), F(duplicates), F(bytes_replicated), F(bytes_copied), F(stall),
               F(busy_seconds), F(batch), F(gradient_squares), F(gradient_variance));
-PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(servers));
+PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(servers), F(peer));
 PUSHPULL_WIRE(LinkCosts, F(server), F(bytes), F(link_seconds), F(server_seconds));
 PUSHPULL_WIRE(StepCosts, F(steps), F(step_seconds), F(own_seconds), F(wait_seconds), F(links));
 PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled), F(resends), F(sync_seconds),
@@ -281,6 +281,7 @@ PUSHPULL_WIRE(RingWorker, F(worker), F(address), F(rack));
 PUSHPULL_WIRE(FormRing, F(epoch), F(workers), F(token), F(source), F(mark), F(copies), F(is_fresh), F(restore_from));
 PUSHPULL_WIRE(GroupMember, F(worker), F(incarnation), F(from_step), F(address));
 PUSHPULL_WIRE(SetGroup, F(members));
+PUSHPULL_WIRE(StepWaits, F(missing), F(what), F(step));
 PUSHPULL_WIRE(Stop, F(status), F(term));
 PUSHPULL_WIRE(Capture, F(attempt), F(step), F(versions), F(is_last), F(folder), F(part), F(parts));
 PUSHPULL_WIRE(EndCapture, F(attempt));
@@ -352,6 +353,7 @@ void Show(JobStatus& status) {
   if (status.stall) {
     Show(status.stall->tensor, kNameBytesMax);
     Show(status.stall->detail);
+    Show(status.stall->collective, kNameBytesMax);
   }
   for (ServerStatus& server : status.servers) {
     Show(server.data_address, kNameBytesMax);

@@ -47,9 +47,14 @@ std::string HeadlineOf(const Stall& stall) {
                       stall.step.value(),
                       " waits for ",
                       NameMembers(stall.missing),
-                      ": no gradient of tensor \"",
-                      stall.tensor,
-                      "\"");
+                      ": ",
+                      MissingIn(stall));
+}
+
+std::string MissingIn(const Stall& stall) {
+  if (!stall.collective.empty()) return absl::StrCat("not in the others' ", stall.collective);
+  if (stall.tensor.empty()) return "not all gradients are pushed";
+  return absl::StrCat("no gradient of tensor \"", stall.tensor, "\"");
 }
 
 std::string ToString(const Stall& stall) {

@@ -150,6 +150,8 @@ std::string ToString(const StateLoss& loss);
 std::string ToString(const Stall& stall);
 // The beginning of that, without times: "step 12 waits for worker-1: no gradient of tensor "w"".
 std::string HeadlineOf(const Stall& stall);
+// What the missing workers have not done: "no gradient of tensor "w"".
+std::string MissingIn(const Stall& stall);
 
 struct JobStatus {
   static constexpr size_t kLossesMax = 4096;      // beyond this, thinned out by step

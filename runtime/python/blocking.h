@@ -9,6 +9,7 @@
 #include <chrono>
 #include <exception>
 #include <future>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -38,11 +39,13 @@ inline void Check(const absl::Status& status) {
 // How long a wait lasts before it checks for signals.
 constexpr std::chrono::milliseconds kSlice{50};
 
-// `seconds` as a deadline. nanobind::value_error unless it is a non-negative number.
-inline Deadline DeadlineAfter(double seconds) {
+// `seconds` as a deadline; none: the library ends the wait when those that are waited for are gone.
+// nanobind::value_error unless it is a non-negative number.
+inline Deadline DeadlineAfter(std::optional<double> seconds) {
   constexpr double kLongest = 1e8;  // three years; more does not fit the clock
-  if (!(seconds >= 0)) throw nanobind::value_error("timeout: expected seconds, 0 or more");
-  return Deadline::After(FromSeconds(std::min(seconds, kLongest)));
+  if (seconds && !(*seconds >= 0))
+    throw nanobind::value_error("timeout: expected seconds, 0 or more, or None");
+  return Deadline::After(FromSeconds(std::min(seconds.value_or(kLongest), kLongest)));
 }
 
 // Runs the handlers of pending signals. Throws what they raise, such as KeyboardInterrupt.

@@ -3,6 +3,7 @@
 // The extension module pushpull._engine. Users see only the Python package around it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -94,20 +95,25 @@ void DefineHandle(nb::module_& module) {
                            "Handle",
                            "A push or pull under way. Dropping it cancels nothing: the library "
                            "keeps the arrays allocated.")
-      .def("wait",
-           &PythonHandle::Wait,
-           "timeout"_a = 60.0,
-           "Blocks until the new value is in `out` (without `out`: until the push counts), or for\n"
-           "`timeout` seconds, without the interpreter lock; Ctrl-C ends it within 0.1 s. May be\n"
-           "called again.\n\n"
-           "Raises PushPullError with the code\n"
-           "  DEADLINE_EXCEEDED    still under way; names the servers without an answer. Wait "
-           "again.\n"
-           "  UNAVAILABLE          the job has failed, e.g. a server was lost. End the process.\n"
-           "  INVALID_ARGUMENT     a server rejected the gradient (NaN). Correct the program.\n"
-           "  ABORTED              this worker was replaced. End the process.\n"
-           "  CANCELLED            the job has ended. End the process with Job.exit_code.\n"
-           "  FAILED_PRECONDITION  the job was closed first.")
+      .def(
+          "wait",
+          &PythonHandle::Wait,
+          "timeout"_a = nb::none(),
+          "Blocks until the new value is in `out` (without `out`: until the push counts), or for\n"
+          "`timeout` seconds, without the interpreter lock; Ctrl-C ends it within 0.1 s. None: as\n"
+          "long as the other workers live; spec.sync.stallSeconds reports who is late, and the "
+          "end\n"
+          "of the job ends the wait. May be called again.\n\n"
+          "Raises PushPullError with the code\n"
+          "  DEADLINE_EXCEEDED    still under way; names the workers that it waits for, or the\n"
+          "                       servers without an answer. Wait again.\n"
+          "  UNAVAILABLE          the job has failed, e.g. a server was lost. End the process.\n"
+          "  INVALID_ARGUMENT     a server rejected the gradient (NaN). Correct the program.\n"
+          "  ABORTED              this worker was replaced. End the process.\n"
+          "  CANCELLED            the job has ended. End the process with Job.exit_code.\n"
+          "  FAILED_PRECONDITION  the job was closed first, or this program does not push the "
+          "other\n"
+          "                       tensors that the step needs.")
       .def("done",
            &PythonHandle::IsDone,
            "Whether wait() would return or raise at once. Never blocks.")
@@ -182,7 +188,6 @@ void DefineJob(nb::module_& module) {
            "num_values"_a,
            nb::sig("def buffer(self, num_values: int) -> object"))
       .def("leave", &PythonJob::Leave, "timeout"_a)
-      .def("end_step", &PythonJob::EndStep)
       .def("close", &PythonJob::Close)
       .def("close_at_exit", &PythonJob::CloseAtExit)
       .def("tell_to_end", [](const PythonJob& job) { job.job().TellToEnd(); })

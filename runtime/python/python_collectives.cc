@@ -83,9 +83,12 @@ const char* DTypeOf(ElementType type) {
   return "uint8";
 }
 
+// A timeout; none: no limit.
+using Seconds = std::optional<double>;
+
 // Repeats `call` after each slice, which continues the same collective.
 template <typename Call>
-auto Wait(const PythonJob& job, double seconds, const Call& call) {
+auto Wait(const PythonJob& job, Seconds seconds, const Call& call) {
   const Deadline deadline = DeadlineAfter(seconds);
   Collectives& collectives = job.job().collectives();
   const std::shared_ptr<OpenJob> kept = job.open();
@@ -97,13 +100,13 @@ auto Wait(const PythonJob& job, double seconds, const Call& call) {
   return *std::move(result);
 }
 
-Indices Barrier(const PythonJob& job, double seconds) {
+Indices Barrier(const PythonJob& job, Seconds seconds) {
   return IndicesOf(Wait(job, seconds, [](Collectives& collectives, Deadline deadline) {
     return collectives.Barrier(deadline);
   }));
 }
 
-Indices AllReduce(const PythonJob& job, nb::handle array, const std::string& op, double seconds) {
+Indices AllReduce(const PythonJob& job, nb::handle array, const std::string& op, Seconds seconds) {
   const ValuesArgument values = TakeValues(array, "all_reduce: value", Access::kWrite);
   const Reduction reduction = ReductionOf(op, values);
   return IndicesOf(Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
@@ -114,7 +117,7 @@ Indices AllReduce(const PythonJob& job, nb::handle array, const std::string& op,
 // Workers, data type and shape of each one's array, bytes of all.
 using Gathered = std::tuple<Indices, const char*, std::vector<int64_t>, Bytes>;
 
-Gathered AllGather(const PythonJob& job, nb::handle array, double seconds) {
+Gathered AllGather(const PythonJob& job, nb::handle array, Seconds seconds) {
   const ValuesArgument values = TakeValues(array, "all_gather: value", Access::kRead);
   GatheredValues all = Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
     return collectives.AllGather({values.values.type, values.values.bytes}, deadline);
@@ -128,7 +131,7 @@ Gathered AllGather(const PythonJob& job, nb::handle array, double seconds) {
 Indices Broadcast(const PythonJob& job,
                   nb::handle array,
                   std::optional<uint32_t> root,
-                  double seconds) {
+                  Seconds seconds) {
   const ValuesArgument values = TakeValues(array, "broadcast: value", Access::kWrite);
   const std::optional<WorkerId> from = root ? std::optional(WorkerId{*root}) : std::nullopt;
   return IndicesOf(Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
@@ -162,8 +165,11 @@ Received ReceivedOf(ReceivedMessage message) {
   return {DTypeOf(message.type), BytesOf(std::move(message.bytes)), std::move(message.label)};
 }
 
-void Send(
-    const PythonJob& job, nb::handle array, uint32_t to, const std::string& label, double seconds) {
+void Send(const PythonJob& job,
+          nb::handle array,
+          uint32_t to,
+          const std::string& label,
+          Seconds seconds) {
   const ValuesArgument values = TakeValues(array, "send: value", Access::kRead);
   Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) -> absl::StatusOr<bool> {
     const absl::Status sent = collectives.Send(MessageTo(to, values, label), deadline);
@@ -172,7 +178,7 @@ void Send(
   });
 }
 
-Received Recv(const PythonJob& job, uint32_t from, nb::handle out, double seconds) {
+Received Recv(const PythonJob& job, uint32_t from, nb::handle out, Seconds seconds) {
   const Destination destination(out, "recv: out");
   return ReceivedOf(Wait(job, seconds, [&](Collectives& collectives, Deadline deadline) {
     return collectives.Recv(destination.MessageFrom(from), deadline);
@@ -182,8 +188,11 @@ Received Recv(const PythonJob& job, uint32_t from, nb::handle out, double second
 // Value, receiver and label.
 using Outgoing = std::tuple<nb::object, uint32_t, std::string>;
 
-Received SendRecv(
-    const PythonJob& job, const Outgoing& outgoing, uint32_t from, nb::handle out, double seconds) {
+Received SendRecv(const PythonJob& job,
+                  const Outgoing& outgoing,
+                  uint32_t from,
+                  nb::handle out,
+                  Seconds seconds) {
   const auto& [array, to, label] = outgoing;
   const ValuesArgument values = TakeValues(array, "send_recv: value", Access::kRead);
   const OutgoingMessage message = MessageTo(to, values, label);
@@ -204,31 +213,32 @@ void DefineCollectives(nb::class_<PythonJob>& job) {
            job_of.job().collectives().UseStep(step ? std::optional(Step{*step}) : std::nullopt);
          },
          "step"_a.none())
-      .def("barrier", &Barrier, "timeout"_a)
-      .def("all_reduce", &AllReduce, "value"_a, "op"_a, "timeout"_a)
+      .def("end_step", &PythonJob::EndStep)
+      .def("barrier", &Barrier, "timeout"_a.none())
+      .def("all_reduce", &AllReduce, "value"_a, "op"_a, "timeout"_a.none())
       .def("all_gather",
            &AllGather,
            "value"_a,
-           "timeout"_a,
-           nb::sig("def all_gather(self, value: object, timeout: float) -> "
+           "timeout"_a.none(),
+           nb::sig("def all_gather(self, value: object, timeout: float | None) -> "
                    "tuple[list[int], str, list[int], object]"))
-      .def("broadcast", &Broadcast, "value"_a, "root"_a.none(), "timeout"_a)
-      .def("send", &Send, "value"_a, "to"_a, "label"_a, "timeout"_a)
+      .def("broadcast", &Broadcast, "value"_a, "root"_a.none(), "timeout"_a.none())
+      .def("send", &Send, "value"_a, "to"_a, "label"_a, "timeout"_a.none())
       .def("recv",
            &Recv,
            "from_"_a,
            "out"_a.none(),
-           "timeout"_a,
-           nb::sig("def recv(self, from_: int, out: object, timeout: float) -> "
+           "timeout"_a.none(),
+           nb::sig("def recv(self, from_: int, out: object, timeout: float | None) -> "
                    "tuple[str, object, str]"))
       .def("send_recv",
            &SendRecv,
            "outgoing"_a,
            "from_"_a,
            "out"_a.none(),
-           "timeout"_a,
+           "timeout"_a.none(),
            nb::sig("def send_recv(self, outgoing: tuple[object, int, str], from_: int, "
-                   "out: object, timeout: float) -> tuple[str, object, str]"));
+                   "out: object, timeout: float | None) -> tuple[str, object, str]"));
 }
 
 }  // namespace pushpull::python

@@ -108,7 +108,7 @@ void OpenJob::End() {
 
 // ---- a handle ----
 
-void PythonHandle::Wait(double seconds) {
+void PythonHandle::Wait(std::optional<double> seconds) {
   const Deadline deadline = DeadlineAfter(seconds);
   Check(WaitInSlices(deadline, [&](Deadline slice) -> absl::Status {
     if (job_.expired() && !IsDone())

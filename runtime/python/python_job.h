@@ -58,7 +58,7 @@ class PythonHandle {
 
   // Throws StatusError with the errors of PushHandle::Wait, and kFailedPrecondition if the job is
   // closed.
-  void Wait(double seconds);
+  void Wait(std::optional<double> seconds);
   // Whether Wait would return or throw at once.
   bool IsDone();
   // PushHandle::Pieces, as one-dimensional read-only arrays.

@@ -29,7 +29,7 @@ bool IsFromWorker(FrameType type) {
 }
 
 // A step that has begun and does not complete: some workers have pushed, and for longer than
-// spec.sync.stallSeconds others have not. The coordinator logs one line for all servers' reports
+// `limit` others have not. The coordinator merges all servers' reports
 // (coordinator/stall_watch.h). None if the step waits for nobody, or the first contribution came
 // less than `limit` ago.
 std::optional<Stall> StallOf(const Chunk& chunk,
@@ -208,6 +208,7 @@ void Lane::DropDeparted(const View& before, const View& now) {
 }
 
 ServerStats Lane::Stats() const {
+  const Duration limit = std::min<Duration>(context_.rules.settings().stall, Stall::kReportedAfter);
   ServerStats stats;
   engine_.AddTo(stats);
   stats.bytes_replicated = replication_.bytes_sent();
@@ -223,9 +224,7 @@ ServerStats Lane::Stats() const {
     const GradientNoise noise = chunk->step().sum().noise().average();
     stats.gradient_squares += noise.squares;
     stats.gradient_variance += noise.variance;
-    TakeLonger(
-        StallOf(*chunk, context_.rules, context_.executor.Now(), context_.rules.settings().stall),
-        stats.stall);
+    TakeLonger(StallOf(*chunk, context_.rules, context_.executor.Now(), limit), stats.stall);
   }
   return stats;
 }

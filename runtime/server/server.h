@@ -112,6 +112,7 @@ class Server final : public SessionHandler, public ChannelAcceptor {
   void On(const StopRing&) {}
   void On(const FormRing&) {}
   void On(const SetGroup&) {}
+  void On(const StepWaits&) {}
 
   // Posts tasks to this server from any thread; they are dropped once it has ended.
   std::function<void(std::function<void(Server&)>)> Poster() const;

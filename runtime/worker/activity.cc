@@ -17,6 +17,16 @@ void AddServer(ServerId server, std::vector<ServerId>& servers) {
 
 }  // namespace
 
+// A job without servers has no chunks.
+bool ActivityWatch::IsInRing(const RequestTable& chunks) const {
+  return chunks.chunks().empty() && !tensors_.empty() && answered_at_ < pushed_at_;
+}
+
+std::optional<WorkerId> ActivityWatch::PeerOf(const ExchangeSpec& spec) const {
+  if (!spec.pair) return std::nullopt;
+  return spec.pair->from == worker_ ? spec.pair->to : spec.pair->from;
+}
+
 void ActivityWatch::SetTensors(const std::vector<PlacedTensor>& tensors) {
   tensors_.clear();
   for (const PlacedTensor& tensor : tensors) tensors_.push_back(tensor.spec.name);
@@ -73,13 +83,14 @@ WorkerActivity ActivityWatch::Current(const RequestTable& chunks, Step step, Ste
   if (exchange != nullptr && !exchange->pending.is_done()) {
     activity.phase = WorkerPhase::kInCollective;
     activity.subject = Describe(exchange->spec);
+    activity.peer = PeerOf(exchange->spec);
     since = exchanged_at_;
   } else if (!pulled_from.empty()) {
     activity.phase = WorkerPhase::kPulling;
     activity.subject = name(pulled_tensor_);
     activity.servers = std::move(pulled_from);
     since = pulled_at_;
-  } else if (!pushed_to.empty() && has_pushed_all) {
+  } else if (has_pushed_all && (!pushed_to.empty() || IsInRing(chunks))) {
     activity.phase = WorkerPhase::kWaiting;
     activity.subject = name(pushed_tensor_);
     activity.servers = std::move(pushed_to);

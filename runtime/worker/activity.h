@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ namespace pushpull {
 // Thread-confined to the worker's executor. Each event takes constant time and allocates nothing.
 class ActivityWatch {
  public:
-  explicit ActivityWatch(SteadyTime now) : since_(now) {}
+  ActivityWatch(WorkerId worker, SteadyTime now) : worker_(worker), since_(now) {}
 
   // The job's tensors, for their names.
   void SetTensors(const std::vector<PlacedTensor>& tensors);
@@ -39,7 +40,11 @@ class ActivityWatch {
 
  private:
   void EnterPhase(WorkerPhase phase, SteadyTime now);
+  // Mode AllReduce: the step that is pushed is not done.
+  bool IsInRing(const RequestTable& chunks) const;
+  std::optional<WorkerId> PeerOf(const ExchangeSpec& spec) const;
 
+  const WorkerId worker_;
   std::vector<std::string> tensors_;           // names
   WorkerPhase phase_ = WorkerPhase::kJoining;  // kComputing stands for all later ones
   SteadyTime since_;

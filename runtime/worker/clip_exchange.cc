@@ -12,13 +12,13 @@ void ClipExchange::OnPush(const TensorRequest& request) {
   const std::span<const ClientChunk> chunks = chunks_.ChunksOf(request.tensor);
   if (clip_.chunks().empty() || !clip_.Clips(chunks_.IdOf(chunks.front()))) return;
   if (!clip_.OnTensorPushed(request.step)) {
-    return request.pending->SetNote(absl::StrCat("a step is clipped when all of its ",
+    return request.pending->SetNeed(absl::StrCat("a step is clipped when all of its ",
                                                  clip_.num_tensors(),
                                                  " tensors with clip_norm are pushed"));
   }
   for (const ChunkId id : clip_.chunks()) {
     const ClientChunk& chunk = *chunks_.Find(id);
-    if (chunk.push && chunk.push->step == request.step) chunk.push->pending->SetNote("");
+    if (chunk.push && chunk.push->step == request.step) chunk.push->pending->SetNeed("");
   }
 }
 

@@ -66,6 +66,89 @@ class RunningJob final : public Job {
     loop_.Stop();
   }
 
+  absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override {
+    PUSHPULL_RETURN_IF_ERROR(node_->Register(tensors)->Wait(deadline));
+    is_ready_.store(true, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) override {
+    if (num_values == 0) return std::span<float>();
+    PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> bytes, Allocate(num_values));
+    return std::span(reinterpret_cast<float*>(bytes.data()), num_values);
+  }
+
+  absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
+                                      ConstTensorValues gradient,
+                                      TensorValues out,
+                                      const PushOptions& options) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushPull(tensor, gradient, out, options));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::Status EndStep() override { return node_->operations().EndStep(); }
+
+  absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
+                                  TensorValues out,
+                                  Step min_version) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->Pull(tensor, out, min_version));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
+                                                std::span<float> out,
+                                                Step min_version) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PullOptimizerState(tensor, out, min_version));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::StatusOr<PushHandle> PushRows(absl::string_view tensor,
+                                      std::span<const uint64_t> keys,
+                                      std::span<const float> gradient,
+                                      const PushOptions& options) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushRows(tensor, keys, gradient, options));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::StatusOr<PushHandle> PullRows(absl::string_view tensor,
+                                      std::span<const uint64_t> keys,
+                                      std::span<float> out,
+                                      Step min_version) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PullRows(tensor, keys, out, min_version));
+    return PushHandle(std::move(pending));
+  }
+
+  absl::Status UseSamples(const SampleSource& source) override {
+    return node_->operations().UseSamples(source);
+  }
+  absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
+    return node_->operations().Samples(steps);
+  }
+  absl::StatusOr<PushHandle> CommitSamples() override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples());
+    return PushHandle(std::move(pending));
+  }
+  Collectives& collectives() override { return *collectives_; }
+  bool is_released() const override { return node_->is_released(); }
+  void TellToEnd() override { node_->TellToEnd(); }
+  int exit_code() const override { return node_->exit_code(); }
+
+  Step start_step() const override { return node_->start_step(); }
+  Step next_step() const override { return node_->next_step(); }
+  WorkerId worker() const override { return options_.worker; }
+  uint32_t workers() const override { return node_->workers(); }
+  void ReportLoss(Step step, double loss, uint64_t samples) override {
+    node_->ReportLoss(step, loss, samples);
+  }
+  void ReportResult(absl::string_view name, double value) override {
+    node_->ReportResult(name, value);
+  }
+  Tracing& tracing() override { return *tracing_; }
+  absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
+
+ private:
+  friend class Job;
+
   absl::Status Start(Deadline deadline) {
     PUSHPULL_ASSIGN_OR_RETURN(exposer_,
                               HttpExposer::Start({.listen = options_.metrics_listen,
@@ -99,85 +182,6 @@ class RunningJob final : public Job {
     return node_->Join()->Wait(deadline);
   }
 
-  absl::Status Register(std::span<const TensorRegistration> tensors, Deadline deadline) override {
-    PUSHPULL_RETURN_IF_ERROR(node_->Register(tensors)->Wait(deadline));
-    is_ready_.store(true, std::memory_order_relaxed);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::span<float>> AllocateBuffer(size_t num_values) override {
-    if (num_values == 0) return std::span<float>();
-    PUSHPULL_ASSIGN_OR_RETURN(const std::span<std::byte> bytes, Allocate(num_values));
-    return std::span(reinterpret_cast<float*>(bytes.data()), num_values);
-  }
-
-  absl::StatusOr<PushHandle> PushPull(absl::string_view tensor,
-                                      ConstTensorValues gradient,
-                                      TensorValues out,
-                                      const PushOptions& options) override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushPull(tensor, gradient, out, options));
-    return PushHandle(std::move(pending));
-  }
-
-  absl::Status EndStep() override { return node_->EndStep(); }
-
-  absl::StatusOr<PushHandle> Pull(absl::string_view tensor,
-                                  TensorValues out,
-                                  Step min_version) override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->Pull(tensor, out, min_version));
-    return PushHandle(std::move(pending));
-  }
-
-  absl::StatusOr<PushHandle> PullOptimizerState(absl::string_view tensor,
-                                                std::span<float> out,
-                                                Step min_version) override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PullOptimizerState(tensor, out, min_version));
-    return PushHandle(std::move(pending));
-  }
-
-  absl::StatusOr<PushHandle> PushRows(absl::string_view tensor,
-                                      std::span<const uint64_t> keys,
-                                      std::span<const float> gradient,
-                                      const PushOptions& options) override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PushRows(tensor, keys, gradient, options));
-    return PushHandle(std::move(pending));
-  }
-
-  absl::StatusOr<PushHandle> PullRows(absl::string_view tensor,
-                                      std::span<const uint64_t> keys,
-                                      std::span<float> out,
-                                      Step min_version) override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->PullRows(tensor, keys, out, min_version));
-    return PushHandle(std::move(pending));
-  }
-
-  absl::Status UseSamples(const SampleSource& source) override { return node_->UseSamples(source); }
-  absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
-    return node_->Samples(steps);
-  }
-  absl::StatusOr<PushHandle> CommitSamples() override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples());
-    return PushHandle(std::move(pending));
-  }
-  Collectives& collectives() override { return *collectives_; }
-  bool is_released() const override { return node_->is_released(); }
-  void TellToEnd() override { node_->TellToEnd(); }
-  int exit_code() const override { return node_->exit_code(); }
-
-  Step start_step() const override { return node_->start_step(); }
-  Step next_step() const override { return node_->next_step(); }
-  WorkerId worker() const override { return options_.worker; }
-  uint32_t workers() const override { return node_->workers(); }
-  void ReportLoss(Step step, double loss, uint64_t samples) override {
-    node_->ReportLoss(step, loss, samples);
-  }
-  void ReportResult(absl::string_view name, double value) override {
-    node_->ReportResult(name, value);
-  }
-  Tracing& tracing() override { return *tracing_; }
-  absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
-
- private:
   absl::StatusOr<std::span<std::byte>> Allocate(size_t num_values) ABSL_LOCKS_EXCLUDED(mu_) {
     if (num_values > kBufferBytesMax / sizeof(float)) {
       return absl::ResourceExhaustedError(

@@ -106,6 +106,13 @@ void PendingOperation::SetNote(std::string note) {
   note_ = std::move(note);
 }
 
+void PendingOperation::SetNeed(std::string need, SteadyTime since) {
+  MutexLock lock(mu_);
+  need_ = std::move(need);
+  need_until_ = since + kNeedLimit;
+  changed_.NotifyAll();
+}
+
 bool PendingOperation::is_done() const {
   MutexLock lock(mu_);
   return is_done_;
@@ -114,14 +121,29 @@ bool PendingOperation::is_done() const {
 absl::Status PendingOperation::Wait(Deadline deadline) {
   MutexLock lock(mu_);
   while (!is_done_) {
-    if (changed_.WaitUntil(mu_, deadline) || is_done_) continue;
-    if (!note_.empty())
-      return absl::DeadlineExceededError(absl::StrCat(what(), ": not done in time; ", note_));
-    const std::string missing = MissingServersLocked();
-    return absl::DeadlineExceededError(absl::StrCat(
-        what(), ": not done in time", missing.empty() ? "" : "; no answer from ", missing));
+    if (deadline.has_passed() || IsNeedOverdue()) return Overdue();
+    const SteadyTime until =
+        need_.empty() ? deadline.when() : std::min(deadline.when(), need_until_);
+    changed_.WaitUntil(mu_, Deadline(until));
   }
   return status_;
+}
+
+absl::Status PendingOperation::Overdue() const {
+  if (IsNeedOverdue()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what(), ": this program keeps its own step waiting; ", need_));
+  }
+  const std::string missing = MissingServersLocked();
+  std::string why = need_;
+  if (why.empty() && awaited_ != nullptr) {
+    const bool is_push = type_ && IsPush(*type_);
+    why = awaited_->Describe(is_push ? std::optional(step_) : std::nullopt);
+  }
+  if (why.empty()) why = note_;
+  if (why.empty() && !missing.empty()) why = absl::StrCat("no answer from ", missing);
+  return absl::DeadlineExceededError(
+      absl::StrCat(what(), ": not done in time", why.empty() ? "" : "; ", why));
 }
 
 std::string PendingOperation::MissingServers() const {

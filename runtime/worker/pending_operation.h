@@ -3,6 +3,7 @@
 // Something a worker's program waits for: a push, a pull, joining, leaving.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,12 +21,15 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
 #include "runtime/transport/channel.h"
+#include "runtime/worker/awaited_workers.h"
 
 namespace pushpull {
 
 // Done when all expected parts are done, or when it fails. Thread-safe.
 class PendingOperation {
  public:
+  static constexpr Duration kNeedLimit = std::chrono::seconds(60);
+
   using DoneHandler = std::function<void(const absl::Status&)>;
 
   // `what` begins every error text, e.g. "push_pull of tensor "w" step 3". `on_done`, if any, is
@@ -62,13 +66,23 @@ class PendingOperation {
   // Only the first failure counts, and only before the operation is done.
   void Fail(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the operation waits for before a request is sent, for Wait's error; empty: nothing.
+  // What the operation waits for besides servers, for Wait's error; empty: nothing.
   void SetNote(std::string note) ABSL_LOCKS_EXCLUDED(mu_);
+  // What the program itself has to do first; empty: nothing. No wait for it lasts longer than
+  // kNeedLimit: no other process could end it.
+  void SetNeed(std::string need, SteadyTime since = std::chrono::steady_clock::now())
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Knows the workers that the operation waits for. Before the first Wait.
+  void SetAwaited(std::shared_ptr<const AwaitedWorkers> awaited) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    awaited_ = std::move(awaited);
+  }
 
   bool is_done() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Blocks until the operation is done or `deadline` passes. Errors begin with what().
-  // kDeadlineExceeded: still under way; names the servers that have not answered.
+  // kDeadlineExceeded: still under way; names the workers that it waits for, or the servers that
+  // have not answered. kFailedPrecondition: the program has not done what is needed first.
   absl::Status Wait(Deadline deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::string what() const;
@@ -79,6 +93,11 @@ class PendingOperation {
   using Missing = std::pair<ServerId, size_t>;
 
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // The error of a Wait that has lasted too long.
+  absl::Status Overdue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsNeedOverdue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !need_.empty() && Deadline(need_until_).has_passed();
+  }
   std::string MissingServersLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<const std::string> subject_;  // a tensor's name if type_ is set
@@ -90,6 +109,9 @@ class PendingOperation {
   bool is_done_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);
+  std::string need_ ABSL_GUARDED_BY(mu_);
+  SteadyTime need_until_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const AwaitedWorkers> awaited_ ABSL_GUARDED_BY(mu_);
   // Missing parts by server, in order; no zeros.
   absl::InlinedVector<Missing, 2> missing_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, Payload> pieces_ ABSL_GUARDED_BY(mu_);

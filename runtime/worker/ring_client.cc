@@ -61,11 +61,15 @@ void RingClient::AddPush(const TensorRequest& request) {
     return request.pending->Fail(
         absl::FailedPreconditionError("the one before it is still under way: wait for it"));
   }
-  request.pending->SetNote(
-      "a step begins when every worker has pushed all of its tensors, and ends for all at once");
+  request.pending->SetNote("it waits for the other workers");
+  request.pending->SetNeed(
+      absl::StrCat("a step begins when all of its ", pushes_.size(), " tensors are pushed"));
   if (num_pushed_ == 0) first_ready_ = request.ready;
   push = {.request = request, .is_there = true};
   ++num_pushed_;
+  if (num_pushed_ == pushes_.size()) {
+    for (const Push& each : pushes_) each.request.pending->SetNeed("");
+  }
   TakeStepIfPushed();
 }
 

@@ -65,6 +65,7 @@ class RingMember final : public JobMember, private SessionHandler, private RingC
   void On(const Release& message);
   void On(const Stop& message);
   void On(const TraceSteps& message);
+  void On(const StepWaits& message) { operations_.awaited()->Set(message); }
   void On(const Capture& message) { client_->OnCapture(message); }
   void On(const EndCapture& message) { client_->OnEndCapture(message.attempt); }
   void On(const StopRing& message) { client_->OnStop(message); }

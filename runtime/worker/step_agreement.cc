@@ -23,7 +23,7 @@ void StepAgreement::Restart() {
 
 void StepAgreement::OnTensorPushed(PendingOperation& pending) {
   if (++tensors_pushed_ == chunks_.num_tensors()) return;
-  pending.SetNote(
+  pending.SetNeed(
       absl::StrCat(is_gated_ ? "a gated step is applied" : "with backup workers a step goes out",
                    " when all of its ",
                    chunks_.num_tensors(),
@@ -56,7 +56,7 @@ StepActions StepAgreement::Ask() {
   was_admitted_ = false;
   for (size_t i = 0; i < chunks_.num_tensors(); ++i) {
     const std::span<ClientChunk> chunks = chunks_.ChunksOf(i);
-    if (!chunks.empty()) chunks.front().push->pending->SetNote("");
+    if (!chunks.empty()) chunks.front().push->pending->SetNeed("");
   }
   chunks_.leading().push->is_held = false;
   return {.push = {chunks_.IdOf(chunks_.leading())}};

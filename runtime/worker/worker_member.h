@@ -80,6 +80,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   void On(const CollectCopies& message);
   void On(const OfferCopies& message);
   void On(const TraceSteps& message);
+  void On(const StepWaits& message) { operations_.awaited()->Set(message); }
   void On(const SetGroup& message) { client_->joint().SetGroup(message); }
   // Messages for servers or for workers of a ring.
   template <typename Message>

@@ -130,6 +130,8 @@ absl::StatusOr<std::shared_ptr<ExchangeOperation>> WorkerNode::StartExchange(
       step.value() - (exchange_step().value() - next_step().value()),
       std::move(input),
       label);
+  // A message names its other end.
+  if (!spec.pair) operation->pending.SetAwaited(operations_.awaited());
   dependencies_.executor.Post([this, operation] { member_->StartExchange(operation); });
   return operation;
 }
@@ -150,13 +152,13 @@ std::shared_ptr<PendingOperation> WorkerNode::Leave() {
   MutexLock lock(leave_mu_);
   if (leave_pending_ != nullptr) return leave_pending_;
   leave_pending_ = std::make_shared<PendingOperation>("leave");
-  const bool is_early =
-      operations_.returned_samples() || departure_.IsEarly(operations_.has_more_samples());
+  const OperationTable::SamplesLeft left = operations_.samples_left();
+  const bool is_early = left.were_returned || departure_.IsEarly(left.has_more);
   departure_.OnLeave(is_early);
-  dependencies_.executor.Post(
-      [this, pending = leave_pending_, end_step = operations_.next_number(), is_early] {
-        member_->SendLeave(pending, end_step, is_early);
-      });
+  dependencies_.executor.Post([this,
+                               pending = leave_pending_,
+                               end_step = operations_.next_step(OperationTable::Counted::kOnWire),
+                               is_early] { member_->SendLeave(pending, end_step, is_early); });
   return leave_pending_;
 }
 

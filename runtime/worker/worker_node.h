@@ -36,7 +36,6 @@ class WorkerNode {
                                                              ConstTensorValues gradient,
                                                              TensorValues out,
                                                              const PushOptions& options);
-  absl::Status EndStep() { return operations_.EndStep(); }
   absl::StatusOr<std::shared_ptr<PendingOperation>> Pull(absl::string_view tensor,
                                                          TensorValues out,
                                                          Step min_version);
@@ -51,10 +50,8 @@ class WorkerNode {
                                                              std::span<const uint64_t> keys,
                                                              std::span<float> out,
                                                              Step min_version);
-  absl::Status UseSamples(const SampleSource& source) { return operations_.UseSamples(source); }
-  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const {
-    return operations_.Samples(steps_ahead);
-  }
+  // For UseSamples, Samples and EndStep.
+  OperationTable& operations() { return operations_; }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
   // Starts one exchange of collectives (pushpull/collectives.h) in `step`, as numbered by
   // exchange_step; `values` are copied. One at a time, plus one message per pair.
@@ -67,7 +64,7 @@ class WorkerNode {
       const std::string& label = "");
   // One of the program's steps, by default the next, as exchanges number it.
   Step exchange_step(std::optional<Step> step = std::nullopt) const {
-    const Step next = operations_.next_number();
+    const Step next = operations_.next_step(OperationTable::Counted::kOnWire);
     if (!step) return next;
     return Step{step->value() + (next.value() - next_step().value())};
   }

@@ -15,7 +15,7 @@ WorkerReports::WorkerReports(WorkerId worker,
       progress_(std::move(progress)),
       send_(std::move(send)),
       statistics_(worker, metrics),
-      activity_(executor.Now()) {}
+      activity_(worker, executor.Now()) {}
 
 void WorkerReports::SetTensors(const std::vector<PlacedTensor>& tensors) {
   activity_.SetTensors(tensors);

@@ -81,7 +81,7 @@ class CountingWorker {
 
   void Register() {
     phase_ = Phase::kRegistering;
-    ASSERT_TRUE(node_.UseSamples(source_).ok());
+    ASSERT_TRUE(node_.operations().UseSamples(source_).ok());
     TensorSpec spec{.name = "counts", .dims = {static_cast<int64_t>(source_.num_samples)}};
     spec.reduction = Reduction::kSum;
     spec.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 1};
@@ -91,7 +91,7 @@ class CountingWorker {
 
   void TakeStep() {
     phase_ = Phase::kTraining;
-    const absl::StatusOr<StepSamples> mine = node_.Samples(0);
+    const absl::StatusOr<StepSamples> mine = node_.operations().Samples(0);
     ASSERT_TRUE(mine.ok()) << mine.status();
     batch_ = mine->batch;
     if (mine->is_over) {

@@ -138,11 +138,30 @@ TEST(SimExchangeTest, ABarrierWaitsForTheLastWorker) {
   const Exchange second = Call(job, 1, {.op = ExchangeOp::kBarrier}, {});
 
   EXPECT_TRUE(job.WaitAll({PendingOf(first), PendingOf(second)}).ok());
-  const absl::Status late = Call(job, 0, {.op = ExchangeOp::kBarrier}, {})
-                                ->pending.Wait(Deadline::After(Duration::zero()));
+  const Exchange third = Call(job, 0, {.op = ExchangeOp::kBarrier}, {});
+  job.scheduler().RunFor(std::chrono::seconds(4));
+  const absl::Status late = third->pending.Wait(Deadline::After(Duration::zero()));
   EXPECT_TRUE(absl::IsDeadlineExceeded(late));
-  EXPECT_THAT(std::string(late.message()),
-              HasSubstr("barrier, step 0: not done in time; another worker has not called it yet"));
+  EXPECT_THAT(
+      std::string(late.message()),
+      HasSubstr("barrier, step 0: not done in time; it waits for worker-1: not in the others' "
+                "barrier"));
+}
+
+TEST(SimExchangeTest, ABarrierThatAWorkerDoesNotCallIsAStall) {
+  SimJobOptions options{.settings = {.job = "sim", .workers = 3, .servers = 1}};
+  options.settings.stall = std::chrono::seconds(4);
+  SimJob job(options);
+  SimTrainer trainer(job, Tensors());
+  ASSERT_TRUE(trainer.Start(3).ok());
+
+  const Exchange first = Call(job, 0, {.op = ExchangeOp::kBarrier}, {});
+  const Exchange third = Call(job, 2, {.op = ExchangeOp::kBarrier}, {});
+  ASSERT_TRUE(job.scheduler().RunUntil([&] { return job.Status().stall.has_value(); },
+                                       std::chrono::seconds(6)));
+
+  EXPECT_EQ(job.Status().stall->missing, std::vector{WorkerId{1}});
+  EXPECT_EQ(job.Status().stall->collective, "barrier");
 }
 
 TEST(SimExchangeTest, DifferentCallsFailInEveryWorker) {

@@ -66,6 +66,41 @@ TEST(SimJobTest, LossDuplicationAndReorderingLeaveSumsExact) {
               HasSubstr("pushpull_duplicates_total"));
 }
 
+TEST(SimJobTest, AWaitThatEndsNamesTheWorkersThatHaveNotPushed) {
+  SimJob job({.settings = Settings(2, 3)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});
+  ASSERT_TRUE(trainer.Start(3).ok());
+  ASSERT_TRUE(trainer.StepAll(3, [](uint32_t) { return 1.0F; }).ok());
+  auto pending = trainer.Push(0, 1);
+
+  job.scheduler().RunFor(std::chrono::seconds(3));
+  const absl::Status late = pending.front()->Wait(Deadline(SteadyTime{}));
+
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late));
+  EXPECT_THAT(
+      std::string(late.message()),
+      HasSubstr("push_pull of tensor \"w\" step 1: not done in time; it waits for worker-1, "
+                "worker-2: no gradient of tensor \"w\""));
+  for (const uint32_t worker : {1U, 2U}) {
+    for (auto& one : trainer.Push(worker, 1)) pending.push_back(std::move(one));
+  }
+  EXPECT_TRUE(job.WaitAll(pending).ok());
+}
+
+TEST(SimJobTest, AWaitEndsWhenCoordinatorAndServersAreGone) {
+  SimJob job({.settings = Settings(1, 2)});
+  SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});
+  ASSERT_TRUE(trainer.Start(2).ok());
+  const auto pending = trainer.Push(0, 1);
+
+  job.KillCoordinator();
+  job.KillServer(0);
+
+  ASSERT_TRUE(
+      job.scheduler().RunUntil([&] { return pending.front()->is_done(); }, std::chrono::hours(1)));
+  EXPECT_TRUE(absl::IsUnavailable(pending.front()->Wait(Deadline(SteadyTime{}))));
+}
+
 TEST(SimJobTest, TheMeanIsWeightedBySamples) {
   SimJob job({.settings = Settings(1, 2)});
   SimTrainer trainer(job, {SimTensor("w", 4, OptimizerKind::kSum, Reduction::kMean)});

@@ -110,6 +110,12 @@ class PackageTest(JobTest):
     def test_other_threads_run_while_one_waits(self) -> None:
         self.run_scenario("other_threads_run")
 
+    def test_a_tensor_that_is_left_out_of_a_step_is_named(self) -> None:
+        self.run_scenario("left_out", ends_with=END_OF_JOB)
+
+    def test_a_timeout_names_the_worker_that_is_awaited(self) -> None:
+        self.run_scenario("awaited")
+
     def test_ctrl_c_ends_joining_and_registering(self) -> None:
         self.run_scenario("ctrl_c", ends_with=END_OF_JOB)
 

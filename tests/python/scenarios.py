@@ -334,6 +334,68 @@ def told_to_end() -> None:
         assert is_first or w[0] == 10, w
 
 
+def left_out() -> None:
+    """Worker 1 does not push "b" in step 3."""
+    job = pushpull.init()
+    values = {name: np.zeros(4, np.float32) for name in "ab"}
+    for name, value in values.items():
+        job.store.register(name, value, reduce="sum")
+    job.start()
+
+    def train() -> None:
+        for step in job.steps(8):
+            gradient = np.full(4, step, np.float32)
+            job.store.push_pull("a", gradient)
+            if job.worker == 0 or step != 3:
+                handle = job.store.push_pull("b", gradient)
+                if step == 3:
+                    wait_for("refused")
+                    assert not handle.done()
+                    sys.exit(END_OF_JOB)
+                handle.wait()
+                assert values["b"][0] == 2 * step, (step, values["b"])
+
+    error = assert_raises(pushpull.PushPullError, ['tensor "b"', "worker-1", "step 3"], train)
+    assert (job.worker, error.code, error.tensor, error.step) == (1, "FAILED_PRECONDITION", "b", 3), error
+    assert_raises(pushpull.PushPullError, ['tensor "b"', '"a" for step 4'], lambda: job.store.push("a", np.zeros(4, np.float32)))
+    assert_raises(pushpull.PushPullError, ['tensor "b"', "step 3"], lambda: job.store.push("b", np.zeros(4, np.float32)))
+    assert_raises(pushpull.PushPullError, ['tensor "b"', "step 3"], job.leave)
+    say("refused")
+    sys.exit(END_OF_JOB)
+
+
+def awaited() -> None:
+    """Worker 1 pushes, and comes to the barrier, when worker 0 knows that it is waited for."""
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.store.register("w", w)
+        job.start()
+        if job.worker == 1:
+            wait_for("named for its push")
+        handle = job.store.push_pull("w", np.ones_like(w))
+        if job.worker == 0:
+            name_worker_1(handle.wait)
+            say("named for its push")
+        handle.wait()
+        if job.worker == 0:
+            name_worker_1(lambda timeout: pushpull.barrier(timeout=timeout))
+            say("named for the barrier")
+        else:
+            wait_for("named for the barrier")
+        pushpull.barrier()
+
+
+def name_worker_1(wait: Callable[[float], Any]) -> None:
+    """Until the error of the wait names it."""
+    for _ in range(int(PATIENCE_SECONDS)):
+        error = assert_raises(pushpull.PushPullError, ["not done in time"], lambda: wait(1))
+        assert error.code == "DEADLINE_EXCEEDED", error
+        if error.peer == "worker-1":
+            assert "timeout" in str(error), error
+            return
+    raise AssertionError(f"{error} does not name worker-1")
+
+
 def told_to_end_at_the_start() -> None:
     """Without a `with` block, while it waits for worker 1; another process takes its place. Exit code 1 would end the job."""
     job = pushpull.init()

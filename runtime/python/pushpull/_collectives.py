@@ -14,7 +14,7 @@ _AnyArray = TypeVar("_AnyArray", bound=Array)
 _Number = Union[bool, int, float]
 
 
-def barrier(*, timeout: float = 60.0, job: Optional[Job] = None) -> list[int]:
+def barrier(*, timeout: Optional[float] = None, job: Optional[Job] = None) -> list[int]:
     """Waits until every worker of the step has called it; returns their indices, ascending.
 
     This applies to all collectives: a call within `Job.steps` or `Job.samples` belongs to their current step, before or after
@@ -23,13 +23,14 @@ def barrier(*, timeout: float = 60.0, job: Optional[Job] = None) -> list[int]:
     (`Job.start_step`), so make a call before the first step only `if job.start_step == 0`. The call stops waiting for a worker
     that dies once the job notices. All workers get the same bits, in whatever order they call and whichever server fails.
 
-    Each call blocks for at most `timeout` seconds, without the interpreter lock; Ctrl-C interrupts it. One call at a time.
+    Each call blocks for at most `timeout` seconds (None: as long as the other workers live, see `Handle.wait`), without the
+    interpreter lock; Ctrl-C interrupts it. One call at a time.
     `job` defaults to that of the last `init`. Arrays and numbers: float32, float64, float16, bfloat16 (torch and DLPack),
     int32, int64, uint8, bool; at most 64 MiB.
 
     Raises PushPullError with the code
-      DEADLINE_EXCEEDED    a worker has not called it yet, or a server does not answer. Call again with the same arguments
-                           to continue waiting
+      DEADLINE_EXCEEDED    a worker has not called it yet, which the text names, or a server does not answer. Call again
+                           with the same arguments to continue waiting
       INVALID_ARGUMENT     the workers' calls differ: names two workers and what each has called
       RESOURCE_EXHAUSTED   too large
       FAILED_PRECONDITION  before `Job.start`; spec.sync.mode is not Sync or has backup workers; another call is in progress
@@ -39,12 +40,12 @@ def barrier(*, timeout: float = 60.0, job: Optional[Job] = None) -> list[int]:
 
 
 @overload
-def all_reduce(value: float, op: str = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> float: ...
+def all_reduce(value: float, op: str = ..., *, timeout: Optional[float] = ..., job: Optional[Job] = ...) -> float: ...
 @overload
-def all_reduce(value: _AnyArray, op: str = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> _AnyArray: ...
+def all_reduce(value: _AnyArray, op: str = ..., *, timeout: Optional[float] = ..., job: Optional[Job] = ...) -> _AnyArray: ...
 
 
-def all_reduce(value: Any, op: str = "sum", *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+def all_reduce(value: Any, op: str = "sum", *, timeout: Optional[float] = None, job: Optional[Job] = None) -> Any:
     """The element-wise sum, mean, minimum or maximum of all workers' values, added in the order of their indices.
 
     value  an array (NumPy, torch, DLPack): C-contiguous, writable, in CPU memory, of the same shape and dtype in all
@@ -66,7 +67,7 @@ def all_reduce(value: Any, op: str = "sum", *, timeout: float = 60.0, job: Optio
     return array[0].item()
 
 
-def all_gather(value: Union[Array, _Number, bytes], *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+def all_gather(value: Union[Array, _Number, bytes], *, timeout: Optional[float] = None, job: Optional[Job] = None) -> Any:
     """The values of all workers, in the order of their indices (which `barrier` returns).
 
     value  an array as in `all_reduce`, which may be read-only and is left unchanged: returns an array with a new first
@@ -91,15 +92,15 @@ def all_gather(value: Union[Array, _Number, bytes], *, timeout: float = 60.0, jo
 
 
 @overload
-def broadcast(value: bytes, root: Optional[int] = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> bytes: ...
+def broadcast(value: bytes, root: Optional[int] = ..., *, timeout: Optional[float] = ..., job: Optional[Job] = ...) -> bytes: ...
 @overload
-def broadcast(value: float, root: Optional[int] = ..., *, timeout: float = ..., job: Optional[Job] = ...) -> float: ...
+def broadcast(value: float, root: Optional[int] = ..., *, timeout: Optional[float] = ..., job: Optional[Job] = ...) -> float: ...
 @overload
-def broadcast(value: _AnyArray, root: Optional[int] = ..., *, timeout: float = ...,
+def broadcast(value: _AnyArray, root: Optional[int] = ..., *, timeout: Optional[float] = ...,
               job: Optional[Job] = ...) -> _AnyArray: ...
 
 
-def broadcast(value: Any, root: Optional[int] = None, *, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+def broadcast(value: Any, root: Optional[int] = None, *, timeout: Optional[float] = None, job: Optional[Job] = None) -> Any:
     """The value of one worker, in all of them.
 
     value  as in `all_reduce`: an array is replaced and returned; a number, of the same kind in all workers, is returned.
@@ -135,7 +136,7 @@ def _numpy_of(content: Any, dtype: str) -> numpy.typing.NDArray[Any]:
     return (values.astype(numpy.uint32) << 16).view(numpy.float32) if is_bfloat16 else values
 
 
-def _gather_bytes(value: bytes, timeout: float, job: Optional[Job]) -> list[bytes]:
+def _gather_bytes(value: bytes, timeout: Optional[float], job: Optional[Job]) -> list[bytes]:
     lengths = all_gather(numpy.array([len(value)], numpy.int64), timeout=timeout, job=job)[:, 0]
     padded = numpy.zeros(int(lengths.max()), numpy.uint8)
     padded[:len(value)] = numpy.frombuffer(value, numpy.uint8)
@@ -143,7 +144,7 @@ def _gather_bytes(value: bytes, timeout: float, job: Optional[Job]) -> list[byte
     return [row[:length].tobytes() for row, length in zip(rows, lengths)]
 
 
-def _broadcast_bytes(value: bytes, root: Optional[int], timeout: float, job: Optional[Job]) -> bytes:
+def _broadcast_bytes(value: bytes, root: Optional[int], timeout: Optional[float], job: Optional[Job]) -> bytes:
     length = broadcast(numpy.array([len(value)], numpy.int64), root, timeout=timeout, job=job)
     content = numpy.zeros(int(length[0]), numpy.uint8)
     if len(value) == content.size:

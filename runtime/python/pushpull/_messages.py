@@ -14,7 +14,7 @@ _AnyArray = TypeVar("_AnyArray", bound=Array)
 _Value = Union[Array, float, bytes]  # float: any number
 
 
-def send(value: _Value, to: int, *, timeout: float = 60.0, job: Optional[Job] = None) -> None:
+def send(value: _Value, to: int, *, timeout: Optional[float] = None, job: Optional[Job] = None) -> None:
     """Sends a value to worker `to`, which calls `recv` or `send_recv`; returns when that worker has it.
 
     value  an array of any shape (NumPy, torch, DLPack): C-contiguous, in CPU memory; float32, float64, float16, bfloat16
@@ -24,7 +24,7 @@ def send(value: _Value, to: int, *, timeout: float = 60.0, job: Optional[Job] = 
     This applies to all messages: sender and receiver make their calls in the same step, which is determined as in `barrier`;
     the other workers do not take part. Messages from one worker to another arrive in the order in which they were sent; those
     of other pairs, and of the opposite direction, are independent of them. The call blocks until the receiver has asked, so
-    two workers that both first `send` to each other wait until their timeouts: use `send_recv`. `timeout` and `job` are as in
+    two workers that both first `send` to each other wait for each other: use `send_recv`. `timeout` and `job` are as in
     `barrier`; only one call of these and the collectives at a time.
 
     The failure of a server changes nothing. A worker that joins or replaces another takes part from its `Job.start_step`;
@@ -45,12 +45,12 @@ def send(value: _Value, to: int, *, timeout: float = 60.0, job: Optional[Job] = 
 
 
 @overload
-def recv(from_: int, *, out: _AnyArray, timeout: float = ..., job: Optional[Job] = ...) -> _AnyArray: ...
+def recv(from_: int, *, out: _AnyArray, timeout: Optional[float] = ..., job: Optional[Job] = ...) -> _AnyArray: ...
 @overload
-def recv(from_: int, *, out: None = ..., timeout: float = ..., job: Optional[Job] = ...) -> Any: ...
+def recv(from_: int, *, out: None = ..., timeout: Optional[float] = ..., job: Optional[Job] = ...) -> Any: ...
 
 
-def recv(from_: int, *, out: Any = None, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+def recv(from_: int, *, out: Any = None, timeout: Optional[float] = None, job: Optional[Job] = None) -> Any:
     """Returns the next value that worker `from_` sends to this one: see `send`.
 
     out  an array (NumPy, torch, DLPack), C-contiguous, writable, in CPU memory, with the dtype and number of elements of what
@@ -65,13 +65,13 @@ def recv(from_: int, *, out: Any = None, timeout: float = 60.0, job: Optional[Jo
 
 
 @overload
-def send_recv(value: _Value, to: int, from_: int, *, out: _AnyArray, timeout: float = ...,
+def send_recv(value: _Value, to: int, from_: int, *, out: _AnyArray, timeout: Optional[float] = ...,
               job: Optional[Job] = ...) -> _AnyArray: ...
 @overload
-def send_recv(value: _Value, to: int, from_: int, *, out: None = ..., timeout: float = ..., job: Optional[Job] = ...) -> Any: ...
+def send_recv(value: _Value, to: int, from_: int, *, out: None = ..., timeout: Optional[float] = ..., job: Optional[Job] = ...) -> Any: ...
 
 
-def send_recv(value: _Value, to: int, from_: int, *, out: Any = None, timeout: float = 60.0, job: Optional[Job] = None) -> Any:
+def send_recv(value: _Value, to: int, from_: int, *, out: Any = None, timeout: Optional[float] = None, job: Optional[Job] = None) -> Any:
     """`send` to one worker and `recv` from the same or another one at the same time: for rings and swaps.
 
         left = pushpull.send_recv(mine, to=(job.worker + 1) % workers, from_=(job.worker - 1) % workers)

@@ -51,7 +51,7 @@ class _Steps:
                              f"{order.length}: no step would be full; leave it out, or lower batch_size")
         self.job.use_samples(order.length, batch=self._per_worker, epochs=epochs, drop_last=drop_last)
         self.accumulate = accumulate
-        self.timeout = 60.0
+        self.timeout: Optional[float] = None
         self.fraction = 1.0  # of the part that is in the current micro-batch
         self._order, self._epochs, self._drop_last = order, epochs, drop_last
         # As in the job's division: nobody has a single sample, except of batches of one.
@@ -209,12 +209,12 @@ class _HasSteps:
         return self._steps.fraction
 
     @property
-    def step_timeout(self) -> float:
-        """Seconds that the other workers have to make a step."""
+    def step_timeout(self) -> Optional[float]:
+        """Seconds that the other workers have to make a step; None: as long as they live."""
         return self._steps.timeout
 
     @step_timeout.setter
-    def step_timeout(self, seconds: float) -> None:
+    def step_timeout(self, seconds: Optional[float]) -> None:
         self._steps.timeout = seconds
 
 
@@ -242,8 +242,9 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
     one a single sample. The number of batches depends on the workers; `len` assumes the current ones.
 
     Construct it before the job starts, with the same arguments in every worker; the job is pushpull.current_job(). Only for
-    loaders without processes (num_workers=0); `ElasticDataLoader` can have them. The attribute `step_timeout` is the number of
-    seconds that the other workers have to make a step.
+    loaders without processes (num_workers=0); `ElasticDataLoader` can have them. A worker may take long between two steps, for
+    instance to evaluate the model while the others wait in their next step: they wait as long as it lives. The attribute
+    `step_timeout` sets a limit, in seconds; spec.sync.stallSeconds reports who is late.
 
     Raises PushPullError FAILED_PRECONDITION (the job has started or has a data set; it was restored within an epoch that has
     another number of samples, or with another drop_last), ValueError and TypeError (an argument), RuntimeError (samples are
@@ -304,7 +305,7 @@ class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
     data that no longer belong to this worker are dropped and loading starts over, so that batches are always those of the step.
     That starts new processes, unless persistent_workers is True. With backup workers it can happen after any step.
 
-    `timeout` is DataLoader's; the attribute `step_timeout` is the number of seconds that the other workers have to make a step.
+    `timeout` is DataLoader's; the attribute `step_timeout` is as in ElasticSampler.
     Raises the errors of ElasticSampler and DataLoader, and ValueError (in_order=False).
     """
 

@@ -45,12 +45,12 @@ class RankMember:
         """Pushes what the gradient's memory has."""
         self._tensor.push(samples, 0.0 if self._group is None else learning_rate(self._group))
 
-    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: float) -> None:
+    def push_sum(self, gradient: torch.Tensor, samples: float, timeout: Optional[float]) -> None:
         self._tensor.wait(timeout)
         self._tensor.gradient.copy_(gradient)
         self.push(samples)
 
-    def wait(self, timeout: float) -> torch.Tensor:
+    def wait(self, timeout: Optional[float]) -> torch.Tensor:
         """The value, as it is after the last push. Afterwards the gradient's memory may be written."""
         self._tensor.wait(timeout)
         return self._tensor.value
@@ -70,10 +70,10 @@ class _OfRanks:
         if self.member is not None:
             self.member.bind(engine)
 
-    def end_push(self, timeout: float) -> None:
+    def end_push(self, timeout: Optional[float]) -> None:
         """RankSums.end_step waits."""
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: Optional[float]) -> bool:
         """New values come from RankSums."""
         return False
 
@@ -96,7 +96,7 @@ class RankParameter(_OfRanks, PushedParameter):
         grad: Optional[torch.Tensor] = self.parameter.grad
         return grad
 
-    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
+    def push(self, samples: float, timeout: Optional[float], loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Adds `parameter.grad` to the worker's sum, which rank 0 pushes."""
         assert self.sums is not None and loss_scale is None
         if self.parameter.grad is not None:
@@ -118,7 +118,7 @@ class RankBuffer(_OfRanks):
     def contribution(self) -> torch.Tensor:
         return self.values
 
-    def push(self, samples: float, timeout: float) -> None:
+    def push(self, samples: float, timeout: Optional[float]) -> None:
         """Adds the buffer to the worker's mean, which rank 0 pushes."""
         assert self.sums is not None
         self.sums.add(self, samples, timeout)
@@ -136,11 +136,11 @@ class _Bucket:
         self.tensors = tensors
         self.missing = len(tensors)  # those of the step whose gradient is not complete yet
 
-    def sum(self, share: float, samples: float, timeout: float) -> Optional[Callable[[], None]]:
+    def sum(self, share: float, samples: float, timeout: Optional[float]) -> Optional[Callable[[], None]]:
         """Sums the ranks' contributions, on the current stream. The result ends it, which waits for the device and the ranks."""
         raise NotImplementedError
 
-    def pass_on(self, timeout: float) -> None:
+    def pass_on(self, timeout: Optional[float]) -> None:
         """The tensors of all ranks become the new values. Blocks rank 0 until it has them."""
         raise NotImplementedError
 
@@ -158,14 +158,14 @@ class _Bucket:
 class _SumsOnFirst(_Bucket):
     """On the CPU rank 0 has the sums, pushes them, and broadcasts new values."""
 
-    def sum(self, share: float, samples: float, timeout: float) -> None:
+    def sum(self, share: float, samples: float, timeout: Optional[float]) -> None:
         sums = self._contributions(share)
         self._ranks.sum_on_first(sums)
         for each, part in zip(self.tensors, self._layout.split(sums)):
             if each.member is not None:
                 each.member.push_sum(part, samples, timeout)
 
-    def pass_on(self, timeout: float) -> None:
+    def pass_on(self, timeout: Optional[float]) -> None:
         for each in self.tensors:
             if each.member is not None:
                 value = each.member.wait(timeout)
@@ -188,7 +188,7 @@ class _SumsInParts(_Bucket):
         self._gradients, self._values = (flat.view(ranks.size, -1)[ranks.rank] for flat in memory.of_bucket(layout))
         self._stream = stream
 
-    def sum(self, share: float, samples: float, timeout: float) -> Callable[[], None]:
+    def sum(self, share: float, samples: float, timeout: Optional[float]) -> Callable[[], None]:
         part = self._ranks.sum_parts(self._contributions(share))
         self._gradients.copy_(part, non_blocking=True)
         copied = self._stream.record()
@@ -202,7 +202,7 @@ class _SumsInParts(_Bucket):
 
         return push
 
-    def pass_on(self, timeout: float) -> None:
+    def pass_on(self, timeout: Optional[float]) -> None:
         for each in self.tensors:
             if each.member is not None:
                 each.member.wait(timeout)
@@ -241,7 +241,7 @@ class RankSums:
             return _SumsOnFirst(self._ranks, layout, tensors)
         return _SumsInParts(self._ranks, layout, tensors, memory, self._streams[layout.device])
 
-    def add(self, tensor: Shared, samples: float, timeout: float) -> None:
+    def add(self, tensor: Shared, samples: float, timeout: Optional[float]) -> None:
         """What this rank contributes is complete, and must not change before the step ends. `samples` are all of the worker's."""
         self._streams[tensor.values.device].begin_after_current()
         share = self._job._share_of_rank if samples > 0 else 0.0
@@ -251,7 +251,7 @@ class RankSums:
                 self._sums.append(self._summing.submit(self._sum, self._buckets[self._next], share, samples, timeout))
                 self._next += 1
 
-    def end_step(self, timeout: float) -> None:
+    def end_step(self, timeout: Optional[float]) -> None:
         """Blocks until rank 0 has begun to push all sums."""
         for each in self._sums:
             pushed = self._finish(each, timeout)
@@ -264,7 +264,7 @@ class RankSums:
         self._sums.clear()
         self._next = 0
 
-    def pass_on_values(self, timeout: float) -> None:
+    def pass_on_values(self, timeout: Optional[float]) -> None:
         """The ranks' tensors become the values after the last step. Blocks rank 0 until it has them."""
         if not self._job._has_samples:  # otherwise the sampler does it
             engine: Any = self._job._engine
@@ -272,12 +272,12 @@ class RankSums:
         for bucket in reversed(self._buckets):
             bucket.pass_on(timeout)
 
-    def _sum(self, bucket: _Bucket, share: float, samples: float, timeout: float) -> Optional[Future[None]]:
+    def _sum(self, bucket: _Bucket, share: float, samples: float, timeout: Optional[float]) -> Optional[Future[None]]:
         with torch.no_grad(), self._streams[bucket.tensors[0].values.device].use():
             end = bucket.sum(share, samples, timeout)
         return None if end is None else self._pushing.submit(end)
 
-    def _finish(self, work: Future[Result], timeout: float) -> Result:
+    def _finish(self, work: Future[Result], timeout: Optional[float]) -> Result:
         try:
             return work.result(timeout)
         except FutureTimeout:

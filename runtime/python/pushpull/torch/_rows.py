@@ -39,7 +39,7 @@ class RowParameter(PushedParameter):
     def before_start(self) -> None:
         """Nothing to do: the library reads the weight itself."""
 
-    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
+    def push(self, samples: float, timeout: Optional[float], loss_scale: Optional[float]) -> Optional[torch.Tensor]:
         """Pushes the rows of `parameter.grad`; without a gradient no rows, because every worker pushes in every step."""
         assert self._engine is not None and loss_scale is None
         self.wait(timeout)
@@ -58,10 +58,10 @@ class RowParameter(PushedParameter):
         self.remember_push(grad)
         return None
 
-    def end_push(self, timeout: float) -> None:
+    def end_push(self, timeout: Optional[float]) -> None:
         self._version += 1
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: Optional[float]) -> bool:
         """Whether a step has ended since the last call."""
         if self._push is None:
             return False
@@ -69,14 +69,14 @@ class RowParameter(PushedParameter):
         self._push = None
         return True
 
-    def receive(self, ids: torch.Tensor, timeout: float) -> None:
+    def receive(self, ids: torch.Tensor, timeout: Optional[float]) -> None:
         """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""
         keys = torch.unique(ids.detach()).to(torch.int64)
         rows = torch.empty((len(keys), self.parameter.shape[1]))
         self._pull(keys, rows, timeout)
         self.parameter.data[keys] = rows
 
-    def receive_all(self, timeout: float) -> None:
+    def receive_all(self, timeout: Optional[float]) -> None:
         """Receives all rows, in portions."""
         weight = self.parameter.data
         portion = max(_PORTION_BYTES // (8 + 4 * weight.shape[1]), 1)
@@ -84,7 +84,7 @@ class RowParameter(PushedParameter):
             rows = weight[first:first + portion]
             self._pull(torch.arange(first, first + len(rows)), rows, timeout)
 
-    def _pull(self, keys: torch.Tensor, rows: torch.Tensor, timeout: float) -> None:
+    def _pull(self, keys: torch.Tensor, rows: torch.Tensor, timeout: Optional[float]) -> None:
         assert self._engine is not None
         if not self.is_pushed:  # otherwise its step is not over: parts of a model may run twice
             self.wait(timeout)
@@ -128,7 +128,7 @@ def check_choices(name: str, choices: dict[str, Any]) -> None:
                              f"clip_norm, and here {choice} is {value}; use sparse=False, or leave that out")
 
 
-def receive_before(module: Embedding, each: RowParameter, begin: Callable[[], None], timeout: Callable[[], float]) -> None:
+def receive_before(module: Embedding, each: RowParameter, begin: Callable[[], None], timeout: Callable[[], Optional[float]]) -> None:
     """Receives the rows that the module is about to use, before its forward pass."""
     def before(_: nn.Module, arguments: tuple[Any, ...], named: Optional[dict[str, Any]] = None) -> None:
         ids = arguments[0] if arguments else (named or {}).get("input")

@@ -13,7 +13,8 @@ WorkerActivity SampleActivity() {
           .seconds = 1.5,
           .step = Step{11},
           .subject = "w",
-          .servers = {ServerId{1}}};
+          .servers = {ServerId{1}},
+          .peer = WorkerId{3}};
 }
 
 WorkerStats SampleWorkerStats() {
@@ -97,7 +98,8 @@ Stall SampleStall() {
           .missing = {WorkerId{1}, WorkerId{3}},
           .seconds = 10.5,
           .waiting = {WorkerId{2}},
-          .detail = "worker-1: computing for 11.0 s"};
+          .detail = "worker-1: computing for 11.0 s",
+          .collective = "barrier"};
 }
 
 ServerStats SampleServerStats() {
@@ -190,6 +192,12 @@ SetGroup SampleSetGroup() {
                        .incarnation = Incarnation{78},
                        .from_step = Step{6},
                        .address = "grpc://127.0.0.1:7182"}}};
+}
+
+StepWaits SampleStepWaits() {
+  return {.missing = {WorkerId{2}, WorkerId{3}},
+          .what = "no gradient of tensor \"w\"",
+          .step = Step{4}};
 }
 
 ReplicaSet SampleReplicaSet() {
@@ -348,7 +356,8 @@ std::vector<ToMember> SampleToMember() {
                .copies = true,
                .is_fresh = true,
                .restore_from = "/var/checkpoints/step-000000000008"},
-      SampleSetGroup()};
+      SampleSetGroup(),
+      SampleStepWaits()};
 }
 
 WorkerStatus SampleWorkerStatus() {

@@ -44,7 +44,7 @@ class ActivityWatchTest : public testing::Test {
   const SteadyTime start_ = SteadyTime(1h);
   std::vector<PlacedTensor> tensors_;
   RequestTable chunks_;
-  ActivityWatch watch_{start_};
+  ActivityWatch watch_{WorkerId{0}, start_};
 };
 
 TEST_F(ActivityWatchTest, WorkerJoinsUntilItsValuesAreInPlace) {

@@ -11,7 +11,9 @@ namespace pushpull {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using namespace std::chrono_literals;
 
 constexpr ServerId kAnn{0};
@@ -160,6 +162,50 @@ TEST(PendingOperationTest, OnePartWithAGradientIsEnough) {
 
   EXPECT_TRUE(push.has_gradient());
   EXPECT_TRUE(pull.has_gradient());
+}
+
+TEST(PendingOperationTest, ErrorNamesTheWorkersThatAreAwaited) {
+  const auto awaited = std::make_shared<AwaitedWorkers>();
+  PendingOperation operation("push of w");
+  operation.Expect(kAnn, 1);
+  operation.SetAwaited(awaited);
+
+  EXPECT_EQ(operation.Wait(Passed()).message(),
+            "push of w: not done in time; no answer from server-0");
+  awaited->Set({.missing = {WorkerId{1}, WorkerId{4}}, .what = "no gradient of tensor \"w\""});
+
+  const absl::Status late = operation.Wait(Passed());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late));
+  EXPECT_EQ(
+      late.message(),
+      "push of w: not done in time; it waits for worker-1, worker-4: no gradient of tensor "
+      "\"w\". They are alive: wait longer (timeout, step_timeout; None: as long as they are), "
+      "or set spec.sync.onStall");
+}
+
+TEST(PendingOperationTest, WorkersAwaitedInAnotherStepAreNotNamed) {
+  const auto awaited = std::make_shared<AwaitedWorkers>();
+  PendingOperation operation(FrameType::kPush, std::make_shared<const std::string>("w"), Step{4});
+  operation.SetAwaited(awaited);
+
+  awaited->Set({.missing = {WorkerId{1}}, .what = "", .step = Step{3}});
+  EXPECT_THAT(std::string(operation.Wait(Passed()).message()), Not(HasSubstr("worker-1")));
+  awaited->Set({.missing = {WorkerId{1}}, .what = "", .step = Step{4}});
+
+  EXPECT_THAT(std::string(operation.Wait(Passed()).message()), HasSubstr("worker-1"));
+}
+
+TEST(PendingOperationTest, WhatTheProgramNeedsToDoIsNotWaitedForWithoutALimit) {
+  PendingOperation operation("push of w");
+  operation.SetNeed("two tensors are not pushed", SteadyTime{});
+
+  const absl::Status needed = operation.Wait(Deadline::After(24h));
+
+  EXPECT_TRUE(absl::IsFailedPrecondition(needed));
+  EXPECT_EQ(needed.message(),
+            "push of w: this program keeps its own step waiting; two tensors are not pushed");
+  operation.SetNeed("");
+  EXPECT_TRUE(absl::IsDeadlineExceeded(operation.Wait(Passed())));
 }
 
 }  // namespace
