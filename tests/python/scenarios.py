@@ -383,6 +383,8 @@ def awaited() -> None:
         else:
             wait_for("named for the barrier")
         pushpull.barrier()
+        index = job.worker
+    assert job.worker == index
 
 
 def name_worker_1(wait: Callable[[float], Any]) -> None:
