@@ -127,8 +127,8 @@ class Replica(Context):
             return loss
 
         # Methods, because schedulers replace `step` by a method too.
-        optimizer.step = types.MethodType(step_of_all, optimizer)  # type: ignore[method-assign]
-        optimizer.zero_grad = lambda set_to_none=True: zero_grad(set_to_none=set_to_none)  # type: ignore[method-assign]
+        optimizer.step = types.MethodType(step_of_all, optimizer)
+        optimizer.zero_grad = lambda set_to_none=True: zero_grad(set_to_none=set_to_none)
         self.wrapped.append((optimizer, model))
         return optimizer
 
@@ -185,7 +185,7 @@ def backward(*arguments: Any, **options: Any) -> None:
 def run_alone(name: str) -> list[dict[str, Any]]:
     """The results of all workers, with torch alone."""
     program = PROGRAMS[name]
-    torch.autograd.backward = backward  # type: ignore[assignment]
+    torch.autograd.backward = backward
     try:
         return Replicas(1 if program.is_notebook else WORKERS).run(program.run)
     finally:
@@ -198,9 +198,10 @@ class Worker(Context):
     def __init__(self, way: str, is_notebook: bool) -> None:
         import pushpull
         self._pushpull = pushpull
+        self.package = pathlib.Path(pushpull.__file__).parent
         self._way = way
         self._job = None if is_notebook else pushpull.init()
-        self.names: list[str] = []
+        self.names: list[str] = []  # of parameters
         super().__init__(0 if self._job is None else self._job.worker)
 
     def wrap(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> torch.optim.Optimizer:
@@ -237,9 +238,9 @@ def run_worker(name: str, way: str) -> None:
         result = result_of(PROGRAMS[name].run, context)
         context.end()
     except Exception as error:  # judged by the test
-        where = traceback.extract_tb(error.__traceback__)[-1].filename
+        where = pathlib.Path(traceback.extract_tb(error.__traceback__)[-1].filename)
         traceback.print_exc()
-        result = {"error": f"{type(error).__name__}: {error}", "is_ours": "/pushpull/" in where, "names": context.names}
+        result = {"error": f"{type(error).__name__}: {error}", "is_ours": context.package in where.parents, "names": context.names}
     torch.save(result, pathlib.Path(os.environ["SCENARIO_FOLDER"]) / f"result-{context.worker}")
     sys.stdout.flush()
     sys.stderr.flush()
