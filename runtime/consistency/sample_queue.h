@@ -33,6 +33,11 @@ namespace pushpull {
 // The tensor whose one chunk holds the queue. Programs cannot register the name.
 inline constexpr absl::string_view kSampleQueueTensor = "pushpull.samples";
 
+// The weight of a worker's push to that tensor says what becomes of its samples: 0, they are done
+// and it wants no more; 1, it wants the next; kKeepsSamples, they are not done, and it goes on with
+// them in the next step.
+inline constexpr double kKeepsSamples = 2;
+
 // Thread-compatible value.
 class SampleQueue {
  public:

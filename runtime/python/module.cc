@@ -181,7 +181,7 @@ void DefineJob(nb::module_& module) {
       .def("push_rows", &PythonJob::PushRows, "name"_a, "keys"_a, "gradient"_a, "options"_a)
       .def("pull_rows", &PythonJob::PullRows, "name"_a, "keys"_a, "out"_a.none(), "min_step"_a)
       .def("pull_optimizer_state", &PythonJob::PullOptimizerState, "name"_a, "out"_a, "min_step"_a)
-      .def("commit_samples", &PythonJob::CommitSamples)
+      .def("commit_samples", &PythonJob::CommitSamples, "are_done"_a = true)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",
            &PythonJob::Buffer,

@@ -376,8 +376,8 @@ PythonHandle PythonJob::PullRows(const std::string& name,
   return Track(tensor, std::move(pulled), Array(), std::move(written.owner), target);
 }
 
-PythonHandle PythonJob::CommitSamples() {
-  absl::StatusOr<PushHandle> handle = job().CommitSamples();
+PythonHandle PythonJob::CommitSamples(bool are_done) {
+  absl::StatusOr<PushHandle> handle = job().CommitSamples(are_done);
   Check(handle.status());
   return PythonHandle(*std::move(handle), open_);
 }

@@ -119,7 +119,7 @@ class PythonJob {
                         nanobind::handle keys,
                         nanobind::handle out,
                         uint64_t min_step);
-  PythonHandle CommitSamples();
+  PythonHandle CommitSamples(bool are_done);
   void EndStep() { Check(job().EndStep()); }
   StepSamples Samples(uint64_t steps_ahead) const;
 

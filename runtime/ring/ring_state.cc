@@ -271,10 +271,11 @@ absl::Status RingState::Divide(Tensor& samples,
                                double num_samples,
                                std::span<const RingWorker> workers) {
   PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(samples.value.bytes()));
-  const std::vector<WorkerId> counted = WorkersOf(workers);
-  std::vector<WorkerId> next;
+  std::vector<WorkerId> counted, next;
   for (size_t rank = 0; rank < workers.size(); ++rank) {
-    if (facts_[WantsAt(rank)] > 0) next.push_back(workers[rank].worker);
+    const double weight = facts_[WantsAt(rank)];
+    if (weight != kKeepsSamples) counted.push_back(workers[rank].worker);
+    if (weight > 0) next.push_back(workers[rank].worker);
   }
   queue.SetNumSamples(num_samples);
   queue.Advance(counted, std::move(next));

@@ -52,7 +52,7 @@ absl::StatusOr<HostBuffer> DivideNextStep(const Chunk& chunk, const StepRules& r
   std::vector<WorkerId> next =
       MembersAt(rules.membership(), Step{chunk.state().version().value() + 1});
   for (const Contribution& contribution : chunk.step().counted().contributors()) {
-    counted.push_back(contribution.worker);
+    if (contribution.weight != kKeepsSamples) counted.push_back(contribution.worker);
     if (contribution.weight == 0) std::erase(next, contribution.worker);
   }
   queue.SetNumSamples(chunk.step().counted().learning_rate());

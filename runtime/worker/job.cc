@@ -124,8 +124,8 @@ class RunningJob final : public Job {
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
     return node_->operations().Samples(steps);
   }
-  absl::StatusOr<PushHandle> CommitSamples() override {
-    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples());
+  absl::StatusOr<PushHandle> CommitSamples(bool are_done) override {
+    PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples(are_done));
     return PushHandle(std::move(pending));
   }
   Collectives& collectives() override { return *collectives_; }

@@ -47,7 +47,8 @@ KnownTensors::KnownTensors(const Registration& registration) {
              .shape = ShapeOf(tensor),
              .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
              .priority = tensor.priority,
-             .keeps_value = tensor.keeps_value};
+             .keeps_value = tensor.keeps_value,
+             .reduction = tensor.spec.reduction};
     if (tensor.first_rows) known.rows = RowTensorOf(tensor.spec);
   }
 }

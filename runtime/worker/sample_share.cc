@@ -38,11 +38,14 @@ TensorSpec SampleShare::spec() const {
   return spec;
 }
 
-PushOptions SampleShare::Commit(bool is_released) {
-  is_over_ = is_over_ || is_released;
+PushOptions SampleShare::Commit(Report report) {
+  PushOptions options{.samples = kKeepsSamples,
+                      .learning_rate = static_cast<double>(source_.num_samples)};
+  if (!report.are_done) return options;
+  is_over_ = is_over_ || report.must_leave;
   if (own_) own_->AdvanceAll();
-  return {.samples = is_over_ ? 0.0 : 1.0,
-          .learning_rate = static_cast<double>(source_.num_samples)};
+  options.samples = is_over_ ? 0 : 1;
+  return options;
 }
 
 std::optional<uint64_t> SampleShare::BeginAt(Step step) {

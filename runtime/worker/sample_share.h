@@ -28,6 +28,12 @@ namespace pushpull {
 // Thread-compatible.
 class SampleShare {
  public:
+  // What a worker says of its samples at the end of a step.
+  struct Report {
+    bool are_done = true;  // false: it goes on with them
+    bool must_leave = false;
+  };
+
   // A divided queue.
   SampleShare(WorkerId worker, const SampleSource& source);
   // An own queue, for one of `workers`.
@@ -40,9 +46,9 @@ class SampleShare {
   std::span<float> value() { return value_; }
   std::span<const float> gradient() const { return gradient_; }
 
-  // The step's samples are processed; a released worker requests no more. Returns the options of
-  // the push to a divided queue.
-  PushOptions Commit(bool is_released);
+  // The step is over; a released worker requests no more samples. Returns the options of the push
+  // to a divided queue.
+  PushOptions Commit(Report report);
   // The worker begins with this step, and the value of a divided queue is in place; an own queue
   // skips the steps that an earlier process of the worker has completed. Returns OtherBatch.
   std::optional<uint64_t> BeginAt(Step step);

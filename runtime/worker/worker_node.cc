@@ -96,8 +96,9 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PullRows(
       dependencies_.executor.Now()));
 }
 
-absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples() {
-  return Begin(operations_.CommitSamples(departure_.must_leave(), dependencies_.executor.Now()));
+absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples(bool are_done) {
+  return Begin(operations_.CommitSamples(
+      {.are_done = are_done, .must_leave = departure_.must_leave()}, dependencies_.executor.Now()));
 }
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(

@@ -52,7 +52,7 @@ class WorkerNode {
                                                              Step min_version);
   // For UseSamples, Samples and EndStep.
   OperationTable& operations() { return operations_; }
-  absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples();
+  absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples(bool are_done = true);
   // Starts one exchange of collectives (pushpull/collectives.h) in `step`, as numbered by
   // exchange_step; `values` are copied. One at a time, plus one message per pair.
   //

@@ -356,13 +356,15 @@ class Job {
 
   // Reports that this worker has processed its samples of the step; the last push of the step. When
   // the handle is done, Samples() returns those of the next step. If a worker dies before that, its
-  // samples are assigned again.
+  // samples are assigned again. With `are_done` false only that the step is over: the worker goes
+  // on with the same samples in the next one, as long as the workers stay the same. For programs
+  // that make several steps with a batch; all workers do it in the same steps.
   //
   // clang-format off
   //   kFailedPrecondition  UseSamples was not called, or a tensor is not pushed in this step.
   //   kCancelled           as for PushPull.
   // clang-format on
-  virtual absl::StatusOr<PushHandle> CommitSamples() = 0;
+  virtual absl::StatusOr<PushHandle> CommitSamples(bool are_done = true) = 0;
 
   // For arrays that all workers agree on: a metric, a decision to stop. Valid after Register.
   virtual Collectives& collectives() = 0;

@@ -78,6 +78,18 @@ TEST(SampleQueueTest, WhatAMemberDidNotFinishIsHandedOutFirst) {
               ElementsAre(SampleRange{0, 5}, SampleRange{10, 5}));
 }
 
+TEST(SampleQueueTest, MembersThatKeepTheirSamplesGoOnWithThem) {
+  SampleQueue queue = QueueOf({.num_samples = 5, .batch = 4}, Workers({0, 1}));
+  const auto first = queue.ShareOf(WorkerId{0}, Step{0}).ranges;
+  const auto second = queue.ShareOf(WorkerId{1}, Step{0}).ranges;
+
+  queue.Advance({}, Workers({0, 1}));
+
+  EXPECT_EQ(queue.ShareOf(WorkerId{0}, Step{1}).ranges, first);
+  EXPECT_EQ(queue.ShareOf(WorkerId{1}, Step{1}).ranges, second);
+  EXPECT_EQ(queue.epoch(), 0u);
+}
+
 TEST(SampleQueueTest, AnEpochIsOverWhenAllOfItsSamplesHaveCounted) {
   SampleQueue queue = QueueOf(
       {.num_samples = 10, .epochs = 2, .batch = 10, .is_global_batch = true}, Workers({0, 1}));

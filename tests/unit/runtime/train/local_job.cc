@@ -73,7 +73,7 @@ absl::StatusOr<StepSamples> LocalJob::SamplesAhead(uint64_t steps) const {
   return samples;
 }
 
-absl::StatusOr<PushHandle> LocalJob::CommitSamples() {
+absl::StatusOr<PushHandle> LocalJob::CommitSamples(bool /*are_done*/) {
   Advance();
   auto pending = std::make_shared<PendingOperation>("commit");
   pending->Finish();

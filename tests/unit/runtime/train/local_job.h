@@ -69,7 +69,7 @@ class LocalJob final : public Job {
                                       Step min_version) override;
   absl::Status UseSamples(const SampleSource& source) override;
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
-  absl::StatusOr<PushHandle> CommitSamples() override;
+  absl::StatusOr<PushHandle> CommitSamples(bool are_done) override;
   Collectives& collectives() override { std::abort(); }  // the trainer uses none
   Tracing& tracing() override { std::abort(); }          // likewise
   bool is_released() const override { return false; }

@@ -145,15 +145,27 @@ TEST(SampleShare, SizeOfAFirstStepIsThatOfTheFirstWorker) {
 TEST(SampleShare, CommitCarriesTheSizeOfTheDataSet) {
   SampleShare share(kSharer, kShared);
 
-  EXPECT_EQ(share.Commit(false).learning_rate, 100);
-  EXPECT_EQ(share.Commit(true).samples, 0);
+  EXPECT_EQ(share.Commit({}).learning_rate, 100);
+  EXPECT_EQ(share.Commit({.must_leave = true}).samples, 0);
+}
+
+TEST(SampleShare, ACommitWithoutEndKeepsTheSamples) {
+  SampleShare divided(kSharer, kShared);
+  SampleShare own(kSharer, kShared, 2);
+  const StepSamples before = SamplesAt(own, Step{0}, 0);
+
+  EXPECT_EQ(divided.Commit({.are_done = false}).samples, kKeepsSamples);
+  own.Commit({.are_done = false});
+
+  ExpectSameStep(SamplesAt(own, Step{0}, 0), before);
+  EXPECT_FALSE(divided.was_released());
 }
 
 TEST(SampleShare, OwnStepsAheadAreThoseThatCome) {
   SampleShare share(kSharer, kShared, 2);
   const StepSamples predicted = SamplesAt(share, Step{0}, kStepsAhead);
 
-  for (uint64_t step = 0; step < kStepsAhead; ++step) share.Commit(false);
+  for (uint64_t step = 0; step < kStepsAhead; ++step) share.Commit({});
 
   ExpectSameStep(predicted, SamplesAt(share, Step{0}, 0));
   EXPECT_EQ(predicted.step, Step{kStepsAhead});
