@@ -148,7 +148,7 @@ class _Steps:
         return part
 
     def _has_pushed(self) -> bool:
-        return self.job._commit is not None or (not self.job._optimizers and self.job.store._has_pushed)
+        return self.job._commit is not None or self.job.store._has_pushed
 
     def _check_pushed(self, step: int) -> None:
         if not self._has_pushed():
@@ -168,8 +168,7 @@ class _Steps:
 
     def _finish_step(self) -> None:
         """Waits until the samples of the step count and those of the next one are known."""
-        if self.job._commit is None:
-            self.job._commit = self.job._engine.commit_samples()
+        self.job._commit_samples()
         self.job.store.wait(self.timeout)
         self.job._finish_commit(self.timeout)
         self.job.store._weight = 1.0

@@ -12,12 +12,12 @@ import torch
 
 from .. import _engine
 from .._errors import PushPullError
-from .._job import Job
 from ._devices import SerialThread, SideStream
 from ._local_ranks import LocalRanks
 from ._rank_memory import Layout, RankMemory
+from ._sent import PushedParameter, sent
 from ._settings import learning_rate
-from ._tensors import PushedParameter, Tensor
+from ._tensors import Tensor, Waits, check_dense
 
 Result = TypeVar("Result")
 
@@ -25,18 +25,13 @@ Result = TypeVar("Result")
 class RankMember:
     """What rank 0 has in the job for a tensor of the ranks.
 
-    values  of this rank
     tensor  its gradient and value are on the host, for an accelerator in memory that the ranks share
     group   of a parameter; None for a buffer
     """
 
-    def __init__(self, values: torch.Tensor, tensor: Tensor, group: Optional[dict[str, Any]]) -> None:
-        self._values = values
+    def __init__(self, tensor: Tensor, group: Optional[dict[str, Any]]) -> None:
         self._tensor = tensor
         self._group = group
-
-    def before_start(self) -> None:
-        self._tensor.value.copy_(self._values.detach())
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._tensor.bind(engine)
@@ -62,48 +57,33 @@ class _OfRanks:
     member: Optional[RankMember]
     sums: Optional[RankSums] = None
 
-    def before_start(self) -> None:
-        if self.member is not None:
-            self.member.before_start()
-
     def bind(self, engine: _engine.EngineJob) -> None:
         if self.member is not None:
             self.member.bind(engine)
 
-    def end_push(self, timeout: Optional[float]) -> None:
-        """RankSums.end_step waits."""
-
-    def wait(self, timeout: Optional[float]) -> bool:
-        """New values come from RankSums."""
-        return False
-
 
 class RankParameter(_OfRanks, PushedParameter):
-    """A parameter of this rank."""
+    """A parameter of this rank. Its new values come from RankSums, in `step`."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any],
                  member: Optional[RankMember]) -> None:
         super().__init__(name, parameter, group)
         self.member = member
+        self.contribution: Optional[torch.Tensor] = None
 
     @property
     def values(self) -> torch.Tensor:
         values: torch.Tensor = self.parameter.data
         return values
 
-    @property
-    def contribution(self) -> Optional[torch.Tensor]:
-        grad: Optional[torch.Tensor] = self.parameter.grad
-        return grad
-
-    def push(self, samples: float, timeout: Optional[float], loss_scale: Optional[float]) -> Optional[torch.Tensor]:
-        """Adds `parameter.grad` to the worker's sum, which rank 0 pushes."""
-        assert self.sums is not None and loss_scale is None
-        if self.parameter.grad is not None:
-            self.check_dense(self.parameter.grad)
-        self.remember_push(self.parameter.grad)
-        self.sums.add(self, samples, timeout)
-        return None
+    def _send(self, grad: Optional[torch.Tensor], samples: float) -> None:
+        """Adds `grad` to the worker's sum, which rank 0 pushes."""
+        assert self.sums is not None
+        check_dense(self.name, grad)
+        self.contribution = None if grad is None else grad.detach()
+        self.sums.add(self, samples)
+        if grad is not None and not grad.requires_grad:
+            sent(grad, self)
 
 
 class RankBuffer(_OfRanks):
@@ -118,10 +98,10 @@ class RankBuffer(_OfRanks):
     def contribution(self) -> torch.Tensor:
         return self.values
 
-    def push(self, samples: float, timeout: Optional[float]) -> None:
+    def push(self, samples: float) -> None:
         """Adds the buffer to the worker's mean, which rank 0 pushes."""
         assert self.sums is not None
-        self.sums.add(self, samples, timeout)
+        self.sums.add(self, samples)
 
 
 Shared = Union[RankParameter, RankBuffer]
@@ -222,9 +202,10 @@ class RankSums:
     memory  of `tensors`, the buckets included
     """
 
-    def __init__(self, job: Job, tensors: dict[str, Shared], memory: RankMemory) -> None:
-        self._job = job
-        self._ranks: LocalRanks = job._local_ranks
+    def __init__(self, waits: Waits, tensors: dict[str, Shared], memory: RankMemory) -> None:
+        self._waits = waits
+        self._job = waits.job
+        self._ranks: LocalRanks = self._job._local_ranks
         self._streams = {device: SideStream(device) for device in {layout.device for layout in memory.layouts}}
         self._buckets = [self._bucket(layout, [tensors[name] for name in layout.shapes], memory) for layout in memory.layouts]
         self._bucket_of = {id(each): bucket for bucket in self._buckets for each in bucket.tensors}
@@ -241,22 +222,22 @@ class RankSums:
             return _SumsOnFirst(self._ranks, layout, tensors)
         return _SumsInParts(self._ranks, layout, tensors, memory, self._streams[layout.device])
 
-    def add(self, tensor: Shared, samples: float, timeout: Optional[float]) -> None:
+    def add(self, tensor: Shared, samples: float) -> None:
         """What this rank contributes is complete, and must not change before the step ends. `samples` are all of the worker's."""
         self._streams[tensor.values.device].begin_after_current()
         share = self._job._share_of_rank if samples > 0 else 0.0
         with self._lock:
             self._bucket_of[id(tensor)].missing -= 1
             while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
-                self._sums.append(self._summing.submit(self._sum, self._buckets[self._next], share, samples, timeout))
+                self._sums.append(self._summing.submit(self._sum, self._buckets[self._next], share, samples, self._waits.timeout))
                 self._next += 1
 
-    def end_step(self, timeout: Optional[float]) -> None:
+    def end_step(self) -> None:
         """Blocks until rank 0 has begun to push all sums."""
         for each in self._sums:
-            pushed = self._finish(each, timeout)
+            pushed = self._finish(each)
             if pushed is not None:
-                self._finish(pushed, timeout)
+                self._finish(pushed)
         for bucket in self._buckets:
             bucket.missing = len(bucket.tensors)
         for stream in self._streams.values():
@@ -264,23 +245,23 @@ class RankSums:
         self._sums.clear()
         self._next = 0
 
-    def pass_on_values(self, timeout: Optional[float]) -> None:
+    def pass_on_values(self) -> None:
         """The ranks' tensors become the values after the last step. Blocks rank 0 until it has them."""
         if not self._job._has_samples:  # otherwise the sampler does it
             engine: Any = self._job._engine
             engine.agree()
         for bucket in reversed(self._buckets):
-            bucket.pass_on(timeout)
+            bucket.pass_on(self._waits.timeout)
 
     def _sum(self, bucket: _Bucket, share: float, samples: float, timeout: Optional[float]) -> Optional[Future[None]]:
         with torch.no_grad(), self._streams[bucket.tensors[0].values.device].use():
             end = bucket.sum(share, samples, timeout)
         return None if end is None else self._pushing.submit(end)
 
-    def _finish(self, work: Future[Result], timeout: Optional[float]) -> Result:
+    def _finish(self, work: Future[Result]) -> Result:
         try:
-            return work.result(timeout)
+            return work.result(self._waits.timeout)
         except FutureTimeout:
             raise PushPullError(f"local rank {self._ranks.rank} of {self._ranks.size}: the gradients of this worker's processes were "
-                                f"not summed within {timeout:g} s: another rank has not come to the end of its step, or a device hangs",
+                                f"not summed within {self._waits.timeout} s: another rank has not come to the end of its step, or a device hangs",
                                 "DEADLINE_EXCEEDED") from None

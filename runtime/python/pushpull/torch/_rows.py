@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 from torch import nn
 
 from .. import _engine
-from .._job import Job
 from .._optimizers import Optimizer
+from . import _barrier
+from ._sent import PushedParameter, sent
 from ._settings import learning_rate
-from ._tensors import PushedParameter
+from ._tensors import Waits
 
 Embedding = Union[nn.Embedding, nn.EmbeddingBag]
 
@@ -20,30 +21,78 @@ _PORTION_BYTES = 64 * 1024 * 1024  # rows received at a time when all rows are
 
 
 class RowParameter(PushedParameter):
-    """The weight of a sparse embedding. The servers have its rows; this process's rows are as of their last use."""
+    """The weight of a sparse embedding. The servers have its rows.
 
-    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
+    Its module receives the rows that its ids name; whoever else reads the weight receives all rows.
+    """
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any], waits: Waits) -> None:
         super().__init__(name, parameter, group)
+        self._waits = waits
         self._push: Optional[_engine.Handle] = None
         self._engine: Optional[_engine.EngineJob] = None
         self._version = 0  # with which the next step begins
+        self._unchanged = 0  # version of the parameter without changes of the program
 
-    def register(self, job: Job, optimizer: Optimizer) -> None:
+    def register(self, optimizer: Optimizer) -> None:
         rows, dim = self.parameter.shape
-        job.store.register_rows(self.name, rows, dim, optimizer=optimizer, value=self.parameter)
+        self._waits.job.store.register_rows(self.registered_name, rows, dim, optimizer=optimizer, value=self.parameter)
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._engine = engine
         self._version = engine.next_step
+        self._unchanged = self.parameter._version
 
-    def before_start(self) -> None:
-        """Nothing to do: the library reads the weight itself."""
+    def end_step(self) -> None:
+        super().end_step()
+        self._version += 1
+        self.expect_rows()
 
-    def push(self, samples: float, timeout: Optional[float], loss_scale: Optional[float]) -> Optional[torch.Tensor]:
-        """Pushes the rows of `parameter.grad`; without a gradient no rows, because every worker pushes in every step."""
-        assert self._engine is not None and loss_scale is None
-        self.wait(timeout)
-        grad = self.parameter.grad
+    def expect_rows(self) -> None:
+        """The weight's rows are those of an earlier step: who reads it now receives all."""
+        _barrier.await_value(self.parameter)
+
+    def put_in_place(self) -> None:
+        """Receives all rows, in portions."""
+        if self._engine is None:
+            return
+        weight = _barrier.memory_of(self.parameter)
+        portion = max(_PORTION_BYTES // (8 + 4 * weight.shape[1]), 1)
+        for first in range(0, len(weight), portion):
+            rows = weight[first:first + portion]
+            self._pull(torch.arange(first, first + len(rows)), rows)
+
+    def receive(self, ids: torch.Tensor) -> None:
+        """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""
+        self._waits.job._start_once()
+        _barrier.stop_waiting(self.parameter)
+        keys = torch.unique(ids.detach()).to(torch.int64)
+        rows = torch.empty((len(keys), self.parameter.shape[1]))
+        self._pull(keys, rows)
+        _barrier.memory_of(self.parameter)[keys] = rows
+
+    def on_memory_read(self) -> None:
+        if self._engine is not None:
+            raise RuntimeError(f'parameter "{self.name}": .data of the weight of an Embedding(sparse=True), whose rows the servers have; '
+                               "read it with .detach(), and change it before the job starts, or use sparse=False")
+
+    def check_value(self) -> None:
+        with _barrier.WithoutBarrier():
+            has_changed = self.parameter._version != self._unchanged
+        if has_changed:
+            raise RuntimeError(f'parameter "{self.name}": the program has changed the weight of an Embedding(sparse=True), whose rows '
+                               "the servers have; change it before the job starts, or use sparse=False")
+
+    def wait(self) -> None:
+        """Waits until the last step has ended."""
+        if self._push is not None:
+            self._push.wait(self._waits.timeout)
+            self._push = None
+
+    def _send(self, grad: Optional[torch.Tensor], samples: float) -> None:
+        # Without a gradient no rows, because every worker pushes in every step.
+        assert self._engine is not None
+        self.wait()
         if grad is None:
             keys, values = torch.empty(0, dtype=torch.int64), torch.empty((0, self.parameter.shape[1]))
         elif grad.is_sparse:
@@ -54,41 +103,15 @@ class RowParameter(PushedParameter):
                             "Embedding(sparse=True); use sparse=False")
         options = _engine.PushOptions()
         options.samples, options.learning_rate = samples, learning_rate(self.group)
-        self._push = self._engine.push_rows(self.name, keys, values, options)
-        self.remember_push(grad)
-        return None
+        self._push = self._engine.push_rows(self.registered_name, keys, values, options)
+        if grad is not None:
+            sent(grad, self)
 
-    def end_push(self, timeout: Optional[float]) -> None:
-        self._version += 1
-
-    def wait(self, timeout: Optional[float]) -> bool:
-        """Whether a step has ended since the last call."""
-        if self._push is None:
-            return False
-        self._push.wait(timeout)
-        self._push = None
-        return True
-
-    def receive(self, ids: torch.Tensor, timeout: Optional[float]) -> None:
-        """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""
-        keys = torch.unique(ids.detach()).to(torch.int64)
-        rows = torch.empty((len(keys), self.parameter.shape[1]))
-        self._pull(keys, rows, timeout)
-        self.parameter.data[keys] = rows
-
-    def receive_all(self, timeout: Optional[float]) -> None:
-        """Receives all rows, in portions."""
-        weight = self.parameter.data
-        portion = max(_PORTION_BYTES // (8 + 4 * weight.shape[1]), 1)
-        for first in range(0, len(weight), portion):
-            rows = weight[first:first + portion]
-            self._pull(torch.arange(first, first + len(rows)), rows, timeout)
-
-    def _pull(self, keys: torch.Tensor, rows: torch.Tensor, timeout: Optional[float]) -> None:
+    def _pull(self, keys: torch.Tensor, rows: torch.Tensor) -> None:
         assert self._engine is not None
         if not self.is_pushed:  # otherwise its step is not over: parts of a model may run twice
-            self.wait(timeout)
-        self._engine.pull_rows(self.name, keys, rows, self._version).wait(timeout)
+            self.wait()
+        self._engine.pull_rows(self.registered_name, keys, rows, self._version).wait(self._waits.timeout)
 
 
 def sparse_embeddings(model: Optional[nn.Module], trained: dict[str, nn.Parameter]) -> dict[str, Embedding]:
@@ -128,17 +151,46 @@ def check_choices(name: str, choices: dict[str, Any]) -> None:
                              f"clip_norm, and here {choice} is {value}; use sparse=False, or leave that out")
 
 
-def receive_before(module: Embedding, each: RowParameter, begin: Callable[[], None], timeout: Callable[[], Optional[float]]) -> None:
-    """Receives the rows that the module is about to use, before its forward pass."""
-    def before(_: nn.Module, arguments: tuple[Any, ...], named: Optional[dict[str, Any]] = None) -> None:
+class ReceiveRows:
+    """Hooks of a module: it receives the rows that it is about to use before its forward pass."""
+
+    def __init__(self, row_parameter: RowParameter) -> None:
+        self._rows: Optional[RowParameter] = row_parameter
+        self._handles: list[Any] = []
+
+    def attach(self, module: Embedding) -> None:
+        register: Any = module.register_forward_pre_hook
+        has_named = "with_kwargs" in inspect.signature(register).parameters  # torch 2.0
+        self._handles = [register(self, with_kwargs=True) if has_named else register(self), module.register_forward_hook(self._after)]
+
+    def detach(self) -> None:
+        self._rows = None
+        for handle in self._handles:
+            handle.remove()
+
+    def __call__(self, _: nn.Module, arguments: tuple[Any, ...], named: Optional[dict[str, Any]] = None) -> None:
+        if self._rows is None:
+            return
         ids = arguments[0] if arguments else (named or {}).get("input")
         if not isinstance(ids, torch.Tensor):
-            raise TypeError(f'parameter "{each.name}": pass the ids to Embedding(sparse=True) as the first argument, by position')
-        begin()
-        each.receive(ids, timeout())
+            raise TypeError(f'parameter "{self._rows.name}": pass the ids to Embedding(sparse=True) as the first argument, by position')
+        self._rows.receive(ids)
 
-    register: Any = module.register_forward_pre_hook
-    if "with_kwargs" in inspect.signature(register).parameters:  # torch 2.0
-        register(before, with_kwargs=True)
-    else:
-        register(before)
+    def _after(self, *_: Any) -> None:
+        if self._rows is not None:
+            self._rows.expect_rows()
+
+    def __deepcopy__(self, memo: Any) -> _NoRows:
+        return _NoRows()
+
+    def __reduce__(self) -> Any:
+        return _NoRows, ()
+
+
+class _NoRows:
+    """The hooks in a copy of the model, which has all rows."""
+
+    def __call__(self, *_: Any) -> None:
+        pass
+
+    _after = __call__

@@ -13,8 +13,12 @@ _LOWEST_LEARNING_RATE = 1e-30
 
 
 def learning_rate(group: dict[str, Any]) -> float:
-    """The learning rate of a parameter group, in the form that servers take."""
-    return max(float(group["lr"]), _LOWEST_LEARNING_RATE)
+    """The learning rate of a parameter group, in the form that servers take. Raises ValueError if it is below 0."""
+    lr = float(group["lr"])
+    if not lr >= 0:
+        raise ValueError(f"lr: expected 0 or more, got {lr}: servers take no other; to maximize, negate the loss, or pass "
+                         'optimizer_on="workers"')
+    return max(lr, _LOWEST_LEARNING_RATE)
 
 
 def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optional[Optimizer]:

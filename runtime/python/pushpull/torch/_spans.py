@@ -11,7 +11,7 @@ from .._job import Job
 
 
 class PassSpans:
-    """Hooks of a model that record its passes while a trace runs; otherwise they cost one comparison per pass.
+    """Hooks that a model has while a trace runs, and which record its passes.
 
     The backward pass begins when the gradient of the model's result arrives or, if the result is not a tensor, with the
     first gradient of a parameter; it ends with the last.
@@ -19,11 +19,11 @@ class PassSpans:
 
     def __init__(self, job: Job, model: torch.nn.Module) -> None:
         self._job = job
+        self._model = model
+        self._hooks: list[Any] = []
         self._forward_begin: Optional[int] = None
         self._backward_begin: Optional[int] = None
         self._backward_end: Optional[int] = None
-        model.register_forward_pre_hook(self._before_forward)
-        model.register_forward_hook(self._after_forward)
 
     def on_gradient(self) -> None:
         """Called when the gradient of a parameter is complete."""
@@ -38,6 +38,17 @@ class PassSpans:
         if self._backward_begin is not None and self._backward_end is not None:
             self._job.trace_span("backward", self._backward_begin, self._backward_end)
         self._backward_begin = self._backward_end = None
+        if self._job.is_traced and not self._hooks:
+            self._hooks = [self._model.register_forward_pre_hook(self._before_forward),
+                           self._model.register_forward_hook(self._after_forward)]
+        elif not self._job.is_traced:
+            self.detach()
+
+    def detach(self) -> None:
+        """Removes the hooks."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
     def _before_forward(self, _: torch.nn.Module, __: object) -> None:
         self._forward_begin = time.monotonic_ns() if self._job.is_traced else None

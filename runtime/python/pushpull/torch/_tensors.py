@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import numpy
@@ -15,12 +16,20 @@ from .. import _engine
 from .._errors import PushPullError
 from .._job import Job
 from .._optimizers import Optimizer
+from . import _barrier
 from ._devices import ALIGNMENT, Copies, locked_floats
 from ._rank_memory import RankMemory
-from ._settings import learning_rate
 
 # The dtypes that tensors of the job may have. Servers keep float32 values of all of them.
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass
+class Waits:
+    """How long calls wait for the other workers: `timeout` in seconds, None without limit."""
+
+    job: Job
+    timeout: Optional[float] = None
 
 
 class Tensor:
@@ -32,26 +41,29 @@ class Tensor:
         self.value = value
         self._bound: Optional[_engine.BoundPush] = None
         self._handle: Optional[_engine.Handle] = None
+        self.has_gradient = False  # whether any worker had one in the last step
 
-    def register(self, job: Job, optimizer: Optimizer, codec: str = "none", clip_norm: float = 0.0) -> None:
-        job.store.register(self.name, self.value, optimizer=optimizer, codec=codec, clip_norm=clip_norm)
+    def register(self, job: Job, optimizer: Optimizer, codec: str = "none", clip_norm: float = 0.0, **more: Any) -> None:
+        """Adds it to the job; `more` as in Store.register."""
+        job.store.register(self.name, self.value, optimizer=optimizer, codec=codec, clip_norm=clip_norm, **more)
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._bound = engine.bind(self.name, self.gradient, self.value)
 
-    def push(self, samples: float, lr: float) -> None:
+    def push(self, samples: float, lr: float, has_gradient: bool = True) -> None:
         assert self._bound is not None
-        self._handle = self._bound.push(samples, lr)
+        self._handle = self._bound.push(samples, lr, has_gradient)
 
-    def end_push(self, timeout: float) -> None:
+    def end_push(self, timeout: Optional[float]) -> None:
         """Waits until the library knows of the push."""
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout: Optional[float]) -> bool:
         """Whether a new value has arrived since the last call. Afterwards the gradient may be written."""
         self.end_push(timeout)
         if self._handle is None:
             return False
         self._handle.wait(timeout)
+        self.has_gradient = self._handle.has_gradient
         self._handle = None
         return True
 
@@ -65,212 +77,86 @@ class DeviceTensor(Tensor):
         self._copied: Optional[Future[_engine.Handle]] = None  # a push that begins when its gradient is on the host
 
     def push_copy(self, source: Optional[torch.Tensor], samples: float, lr: float) -> None:
-        """Pushes `source`, which must not change before the step ends, or zeros. Does not wait for the device."""
+        """Pushes `source`, which must not change before the step ends; None: no gradient. Does not wait for the device."""
         bound = self._bound
         assert bound is not None
+        if source is None:
+            self.push(samples, lr, has_gradient=False)
+            return
         self._copied = self._copies.to_host(self.gradient, source, lambda: bound.push(samples, lr))
 
-    def end_push(self, timeout: float) -> None:
+    def end_push(self, timeout: Optional[float]) -> None:
         if self._copied is None:
             return
         try:
             self._handle = self._copied.result(timeout)
         except FutureTimeout:
             raise PushPullError(f'tensor "{self.name}": {self._copies.device} has not computed its gradient and copied it to the '
-                                f"host within {timeout:g} s; wait again, or end the process if the device hangs",
+                                f"host within {timeout} s; wait again, or end the process if the device hangs",
                                 "DEADLINE_EXCEEDED") from None
         self._copied = None
 
 
-class PushedParameter:
-    """A parameter, and whether its gradient of the current step has been pushed."""
-
-    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
-        self.name = name
-        self.parameter = parameter
-        self.group = group
-        self.is_pushed = False
-        self._pushed: Optional[tuple[torch.Tensor, int]] = None  # the gradient, and its _version then
-
-    def remember_push(self, grad: Optional[torch.Tensor]) -> None:
-        self.is_pushed = True
-        self._pushed = None if grad is None else (grad, grad._version)
-
-    def ignore_changes(self) -> None:
-        self._pushed = None
-
-    def check_unchanged(self) -> None:
-        """Raises RuntimeError if the program has changed the gradient after it was pushed: that has no effect."""
-        if self._pushed is not None and self._pushed[0]._version != self._pushed[1]:
-            raise RuntimeError(f'gradient of "{self.name}": changed after it was pushed, during the backward pass; to clip a dense '
-                               "one, pass clip_norm to DistributedOptimizer")
-
-    def check_dense(self, grad: torch.Tensor) -> None:
-        if grad.is_sparse:
-            raise TypeError(f'parameter "{self.name}": its gradient is sparse, and it is not the weight of an '
-                            "Embedding(sparse=True) of DistributedOptimizer(model=model); use sparse=False")
+def check_dense(name: str, grad: Optional[torch.Tensor]) -> None:
+    """Raises TypeError for a sparse gradient of a parameter whose tensor is dense."""
+    if grad is not None and grad.is_sparse:
+        raise TypeError(f'parameter "{name}": its gradient is sparse, and it is not the weight of an Embedding(sparse=True) of '
+                        "DistributedOptimizer(model=model); use sparse=False")
 
 
-class Parameter(PushedParameter):
-    """A parameter and its gradient in the current step."""
-
-    def __init__(self, parameter: torch.nn.Parameter, group: dict[str, Any], gradient: Tensor,
-                 update: Optional[Tensor]) -> None:
-        super().__init__(gradient.name, parameter, group)
-        self.gradient = gradient
-        self.update = update  # with the optimizer on the workers: what the step subtracts from the parameter
-
-    def before_start(self) -> None:
-        """Passes on the value with which the job may begin."""
-
-    def bind(self, engine: _engine.EngineJob) -> None:
-        self.gradient.bind(engine)
-        if self.update is not None:
-            self.update.bind(engine)
-
-    def wait(self, timeout: float) -> bool:
-        """Whether the parameter has received a new value since the last call."""
-        return (self.update or self.gradient).wait(timeout)
-
-    def end_push(self, timeout: float) -> None:
-        """Waits until the library knows of the last push of the step."""
-
-    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
-        """Pushes `parameter.grad`, which afterwards refers to the memory from which servers read it.
-
-        With `loss_scale` the gradient is divided by that, and the result is whether it is finite; if not, pushes zeros.
-        """
-        memory, grad = self.gradient.gradient, self.parameter.grad
-        self.gradient.wait(timeout)
-        if grad is None:
-            memory.zero_()
-        elif grad is not memory:
-            self.check_dense(grad)
-            memory.copy_(grad)
-        is_finite = None
-        if loss_scale is not None and grad is not None:
-            is_finite = _unscale(memory, loss_scale)
-        self.parameter.grad = memory
-        self.remember_push(memory)
-        self.gradient.push(samples, learning_rate(self.group))
-        return is_finite
-
-    def receive_mean(self, timeout: float) -> None:
-        """With the optimizer on the workers: `parameter.grad` becomes the workers' mean."""
-        self.gradient.wait(timeout)
-        self.gradient.gradient.copy_(self.gradient.value)
-
-    def begin_update(self, timeout: float) -> None:
-        """Makes the parameter one that the optimizer may change: the library owns the memory of a registered one."""
-        assert self.update is not None
-        self.update.wait(timeout)
-        self.update.gradient.copy_(self.update.value)
-        self.parameter.data = self.update.gradient
-
-    def push_update(self) -> None:
-        """Pushes what the optimizer has subtracted since."""
-        assert self.update is not None
-        self.parameter.data = self.update.value
-        torch.sub(self.update.value, self.update.gradient, out=self.update.gradient)
-        self.update.push(1.0, 1.0)
-
-
-class DeviceParameter(Parameter):
-    """The same for a parameter in the memory of an accelerator. New values arrive in it in order with the device's work."""
-
-    gradient: DeviceTensor
-    update: Optional[DeviceTensor]
-
-    def before_start(self) -> None:
-        (self.update or self.gradient).value.copy_(self.parameter.detach())
-
-    def bind(self, engine: _engine.EngineJob) -> None:
-        super().bind(engine)
-        self._take_value()
-
-    def wait(self, timeout: float) -> bool:
-        if not super().wait(timeout):
-            return False
-        self._take_value()
-        return True
-
-    def end_push(self, timeout: float) -> None:
-        (self.update or self.gradient).end_push(timeout)
-
-    def push(self, samples: float, timeout: float, loss_scale: Optional[float]) -> Optional[torch.Tensor]:
-        """Pushes `parameter.grad` when the device has computed it; does not wait for that."""
-        grad = self.parameter.grad
-        self.gradient.wait(timeout)
-        is_finite = None
-        if grad is not None:
-            self.check_dense(grad)
-            if loss_scale is not None:
-                is_finite = _unscale(grad, loss_scale)
-        self.remember_push(grad)
-        self.gradient.push_copy(grad, samples, learning_rate(self.group))
-        return is_finite
-
-    def receive_mean(self, timeout: float) -> None:
-        self.gradient.wait(timeout)
-        if self.parameter.grad is None:
-            self.parameter.grad = torch.empty_like(self.parameter)
-        self.parameter.grad.copy_(self.gradient.value, non_blocking=True)
-
-    def begin_update(self, timeout: float) -> None:
-        self.wait(timeout)
-        self._before = self.parameter.detach().clone()
-
-    def push_update(self) -> None:
-        assert self.update is not None
-        self.update.push_copy(self._before.sub_(self.parameter.detach()), 1.0, 1.0)
-
-    def _take_value(self) -> None:
-        self.parameter.data.copy_((self.update or self.gradient).value, non_blocking=True)
-
-
-def _unscale(grad: torch.Tensor, loss_scale: float) -> torch.Tensor:
-    """Divides a gradient by the scale of the loss, and makes it zeros if it is not finite then; whether it is."""
-    grad.mul_(1 / loss_scale)
-    is_finite: torch.Tensor = grad.isfinite().all()
-    grad.masked_fill_(is_finite.logical_not(), 0.0)
-    return is_finite
+def to_mean(mean: Tensor, source: torch.Tensor, samples: float) -> None:
+    """Pushes what `source` has, for the workers' mean. Afterwards it may change, unless it is on an accelerator."""
+    if isinstance(mean, DeviceTensor):
+        mean.push_copy(source, samples, 0.0)
+    else:
+        mean.gradient.copy_(source)
+        mean.push(samples, 0.0)
 
 
 class Buffer:
-    """A buffer of the model, such as a running mean, and the workers' mean of it."""
+    """A buffer of the model, such as a running mean, and the workers' mean of it.
 
-    def __init__(self, buffer: torch.Tensor, mean: Tensor) -> None:
-        self.buffer = buffer
-        self.mean = mean
+    owner, key  where the model has it: the program may put another tensor there
+    """
 
-    def before_start(self) -> None:
-        self.mean.value.copy_(self.buffer)
+    def __init__(self, owner: dict[str, Any], key: str, mean: Tensor, waits: Waits) -> None:
+        self._owner, self._key = owner, key
+        self.buffer: torch.Tensor = owner[key]
+        self._mean = mean
+        self._waits = waits
 
     def bind(self, engine: _engine.EngineJob) -> None:
-        self.mean.bind(engine)
-        self.buffer.copy_(self.mean.value, non_blocking=True)
+        self._mean.bind(engine)
+        self.buffer.copy_(self._mean.value, non_blocking=True)
+        _barrier.hold(self.buffer, self)
 
-    def push(self, samples: float, timeout: float) -> None:
-        self.mean.wait(timeout)
-        if isinstance(self.mean, DeviceTensor):
-            self.mean.push_copy(self.buffer, samples, 0.0)
-        else:
-            self.mean.gradient.copy_(self.buffer)
-            self.mean.push(samples, 0.0)
+    def push(self, samples: float) -> None:
+        self.receive()
+        present = self._owner[self._key] if self._key in self._owner else None
+        if not isinstance(present, torch.Tensor) or present.shape != self.buffer.shape or present.dtype != self.buffer.dtype:
+            raise RuntimeError(f'buffer "{self._mean.name}": the program has removed it, or given it another shape or dtype, since the job '
+                               "has started; set it up before DistributedOptimizer")
+        if present is not self.buffer:
+            _barrier.release(self.buffer)
+            self.buffer = present
+            _barrier.hold(present, self)
+        to_mean(self._mean, self.buffer, samples)
 
-    def end_push(self, timeout: float) -> None:
-        self.mean.end_push(timeout)
+    def receive(self) -> None:
+        """Waits for the mean, also where no barrier does."""
+        _barrier.put_in_place(self.buffer)
+        self.put_in_place()
 
-    def wait(self, timeout: float) -> None:
-        if self.mean.wait(timeout):
-            self.buffer.copy_(self.mean.value, non_blocking=True)
+    def end_push(self) -> None:
+        self._mean.end_push(self._waits.timeout)
 
+    def put_in_place(self) -> None:
+        """Waits for the mean; the buffer has it afterwards."""
+        if self._mean.wait(self._waits.timeout):
+            self.buffer.copy_(self._mean.value, non_blocking=True)
 
-def statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The model's floating-point buffers that a checkpoint would have. A mask of infinities is excluded: it has no mean."""
-    saved = model.state_dict().keys()
-    return {name: buffer for name, buffer in model.named_buffers()
-            if name in saved and buffer.dtype in DTYPES and bool(buffer.isfinite().all())}
+    def on_memory_read(self) -> None:
+        """The program may write what it likes: the next step's mean has it."""
 
 
 class Memory:

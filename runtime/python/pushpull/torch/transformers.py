@@ -60,6 +60,7 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         args.max_grad_norm = 0.0  # the wrapped optimizer clips
         args.save_only_model = True
         self._job._start_once()
+        self._optimizer._allow_reading()  # the Trainer measures the norm of this worker's gradients
         self._steps = self._job.start_step
 
     def on_step_begin(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
@@ -74,11 +75,6 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._micro_batches += 1
         if self._micro_batches == args.gradient_accumulation_steps - 1:
             self._accumulation.close()
-
-    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """Called when the Trainer has measured the norm of this worker's gradients."""
-        assert self._optimizer is not None
-        self._optimizer._ignore_changes()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stops when the job's steps are done or this worker is released."""

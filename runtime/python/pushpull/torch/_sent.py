@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that were sent to the servers: what a program does with them from then on would not be what one process does."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from ._barrier import WithoutBarrier, is_backward_compiled
+
+_Tensor: Any = torch.Tensor
+_REMEDY = ('to clip, pass clip_norm to DistributedOptimizer; otherwise pass optimizer_on="workers": then .grad is the mean of all '
+           "workers, and yours to change")
+
+
+class PushedParameter:
+    """A parameter of an optimizer on the servers, and its gradient in the current step."""
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter, group: dict[str, Any]) -> None:
+        self.name = name
+        self.registered_name = name  # of its tensor
+        self.parameter = parameter
+        self.group = group
+        self.is_pushed = False  # in the current step
+        self.may_read = False  # whether the program knows that the gradient it reads is that of this worker
+        self._left: Optional[tuple[torch.Tensor, int]] = None  # `parameter.grad` after the push, and its version
+
+    def push(self, samples: float) -> None:
+        """Pushes `parameter.grad`, which must not be used from now on; without it, that this worker has no gradient."""
+        self.check_value()
+        with WithoutBarrier():
+            self._send(self.parameter.grad, samples)
+            self._left = self._found()
+        self.is_pushed = True
+
+    def check_gradient(self) -> None:
+        """Raises RuntimeError if the program has replaced or changed the gradient since it was pushed."""
+        with WithoutBarrier():
+            found = self._found()
+        if self.may_read or found == self._left or (found and self._left and found[0] is self._left[0] and found[1] == self._left[1]):
+            return
+        what = "dropped" if found is None else "changed"
+        raise RuntimeError(f'the gradient of parameter "{self.name}" was {what} between backward() and step(), after it was sent to the '
+                           "servers, and that has no effect. Run a backward pass whose gradients are not wanted in "
+                           f"optimizer.no_sync(); {_REMEDY}")
+
+    def end_step(self) -> None:
+        """The step is made; its new value is on its way."""
+        self.is_pushed = False
+        self._left = None
+
+    def check_value(self) -> None:
+        """Raises RuntimeError if the program has changed the value: the servers would not know."""
+
+    def end_push(self) -> None:
+        """Waits until the library knows of the push."""
+
+    def put_in_place(self) -> None:
+        """Waits for the value after the last step; the parameter has it afterwards."""
+
+    def on_memory_read(self) -> None:
+        """The program gets the memory of the parameter, and may write there."""
+
+    def _send(self, grad: Optional[torch.Tensor], samples: float) -> None:
+        raise NotImplementedError
+
+    def _found(self) -> Optional[tuple[torch.Tensor, int]]:
+        grad: Optional[torch.Tensor] = self.parameter.grad
+        return None if grad is None else (grad, grad._version)
+
+
+class SentGradient(torch.Tensor):
+    """`parameter.grad` after it was pushed: this worker's gradient, where the program expects the mean. It can be dropped."""
+
+    _sender: PushedParameter
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function not in _WITHOUT_VALUE:
+            _refuse((args, kwargs), function)
+        with WithoutBarrier():
+            return function(*args, **(kwargs or {}))
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f'SentGradient(of "{self._sender.name}")'
+
+
+def sent(gradient: torch.Tensor, sender: PushedParameter) -> torch.Tensor:
+    """Makes `gradient` one that has been sent. The object stays the same."""
+    if not is_backward_compiled():
+        gradient.__class__ = SentGradient
+        setattr(gradient, "_sender", sender)
+    return gradient
+
+
+def _getters(*names: str) -> list[Any]:
+    return [getattr(_Tensor, name).__get__ for name in names]
+
+
+_WITHOUT_VALUE = {*_getters("shape", "dtype", "device", "layout", "is_leaf", "is_sparse", "is_cuda", "grad_fn", "requires_grad", "grad",
+                            "_version", "is_mps", "is_xpu"),
+                  _Tensor.requires_grad_, _Tensor.is_contiguous, _Tensor.stride, _Tensor.size, _Tensor.dim, _Tensor.numel, _Tensor.is_floating_point, _Tensor.__hash__}
+# What `zero_grad` does without set_to_none.
+_AFTER_STEP = {_Tensor.zero_, _Tensor.detach_}
+
+
+def _refuse(value: Any, function: Any) -> None:
+    if isinstance(value, SentGradient):
+        sender = value._sender
+        if not sender.may_read and not (function in _AFTER_STEP and not sender.is_pushed):
+            raise RuntimeError(f'the gradient of parameter "{sender.name}" is used after backward() ({_name_of(function)}), but it was '
+                               f"sent to the servers during the backward pass, and a change has no effect: {_REMEDY}")
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            _refuse(each, function)
+    elif isinstance(value, dict):
+        for each in value.values():
+            _refuse(each, function)
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(function, "__name__", str(function))
+    if name == "__get__":
+        name = getattr(getattr(function, "__self__", None), "__name__", name)
+    return str(name)
