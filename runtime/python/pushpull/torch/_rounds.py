@@ -35,12 +35,15 @@ class MeanGradient:
         self._gradient: Tensor
         self._value: Tensor
 
-    def register(self, gradient: Tensor, value: Tensor) -> None:
-        """Adds `gradient`, which receives the mean, and `value`, which begins with the parameter's."""
-        job = self.setup.waits.job
-        self._gradient, self._value = gradient, value
-        gradient.register(job, Sum(), self.setup.codec, keeps_value=False)
-        value.register(job, Sum(), reduce="max")  # of equal values
+    def register(self, gradient: Tensor) -> None:
+        """Adds `gradient`, which receives the mean."""
+        self._gradient = gradient
+        gradient.register(self.setup.waits.job, Sum(), self.setup.codec, keeps_value=False)
+
+    def register_value(self, value: Tensor) -> None:
+        """Adds `value`, which begins with the parameter's."""
+        self._value = value
+        value.register(self.setup.waits.job, Sum(), reduce="max")  # of equal values
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._gradient.bind(engine)
@@ -153,9 +156,10 @@ class Rounds:
             each.name = unique_names([each.name], taken)[each.name]
             taken.append(each.name)
         # In this order they travel: what a round waits for comes first.
-        means = {key: memory.tensor(f"{each.name}.gradient", torch.zeros_like(contiguous(each.parameter))) for key, each in found.items()}
-        for key, each in found.items():
-            each.register(means[key], memory.tensor(each.name, contiguous(each.parameter)))
+        for each in found.values():
+            each.register(memory.tensor(f"{each.name}.gradient", torch.zeros_like(contiguous(each.parameter))))
+        for each in found.values():
+            each.register_value(memory.tensor(each.name, contiguous(each.parameter)))
         self._gradients = found
         for name, owner, key in averaged.values():
             unique = unique_names([name], taken)[name]
