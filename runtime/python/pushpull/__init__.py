@@ -14,6 +14,8 @@
 Arrays are float32, float16 or bfloat16, C-contiguous and in CPU memory: NumPy, torch, or anything with DLPack. They are never
 copied in Python. Every blocking call releases the interpreter lock; Ctrl-C interrupts it.
 """
+import importlib.metadata
+
 from ._collectives import all_gather, all_reduce, barrier, broadcast
 from ._engine import Handle
 from ._errors import PushPullError
@@ -25,3 +27,9 @@ from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Shard", "Store", "Sum",
            "all_gather", "all_reduce", "barrier", "broadcast", "current_job", "init", "local", "recv", "send", "send_recv",
            "spawn"]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return importlib.metadata.version("pushpull")
+    raise AttributeError(f"module 'pushpull' has no attribute '{name}'")

@@ -318,6 +318,7 @@ class Job:
         self._stepped: list[object] = []
         self._is_last_of_step = True  # of the micro-batches that the sampler has handed out
         self._has_samples = False
+        self._rounds: Any = None  # of optimizers on the workers
         self._round_in_batch = 0  # steps made with the samples that the sampler has handed out
         self._commit: Optional[_engine.Handle] = None
         _open_jobs.add(self)

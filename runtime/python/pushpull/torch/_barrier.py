@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 # In this block torch calls no __torch_function__. Newer versions have another name for it.
-WithoutBarrier: Any = getattr(torch._C, "DisableTorchFunctionSubclass", None) or getattr(torch._C, "DisableTorchFunction")
+_C: Any = getattr(torch, "_C")
+WithoutBarrier: Any = getattr(_C, "DisableTorchFunctionSubclass", None) or _C.DisableTorchFunction
 _Tensor: Any = torch.Tensor
 _data = _Tensor.data
 
@@ -33,7 +34,7 @@ class Held(Protocol):
 class HeldParameter(nn.Parameter):
     """A parameter whose values come from the job, and which has the newest one. Costs nothing when it is used."""
 
-    __torch_function__ = getattr(torch._C, "_disabled_torch_function_impl")
+    __torch_function__: Any = _C._disabled_torch_function_impl
 
     @property
     def data(self) -> Any:
@@ -48,7 +49,8 @@ class HeldParameter(nn.Parameter):
         _data.__set__(self, value)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        copied = super().__deepcopy__(memo)
+        copy: Any = super().__deepcopy__  # untyped in some versions of torch
+        copied = copy(memo)
         copied.__class__ = nn.Parameter
         return copied
 
@@ -64,13 +66,13 @@ def _waiting(cls: Any, function: Any, types: Any, args: Any = (), kwargs: Any = 
 class ArrivingParameter(HeldParameter):
     """A parameter whose new value is on its way."""
 
-    __torch_function__ = classmethod(_waiting)  # type: ignore[assignment]
+    __torch_function__: Any = classmethod(_waiting)
 
 
 class ArrivingBuffer(torch.Tensor):
     """A buffer whose new value is on its way."""
 
-    __torch_function__ = classmethod(_waiting)  # type: ignore[assignment]
+    __torch_function__: Any = classmethod(_waiting)
 
 
 _CLASS_OF_ARRIVING: dict[type, type] = {HeldParameter: ArrivingParameter, torch.Tensor: ArrivingBuffer}
@@ -165,16 +167,28 @@ def count_change(tensor: torch.Tensor) -> None:
             tensor.detach().reshape(-1)[:0].zero_()
 
 
+def has_compiler() -> bool:
+    """Whether this process may compile something."""
+    return "torch._dynamo" in sys.modules
+
+
 def uncompiled(call: Callable[..., Any]) -> Callable[..., Any]:
     """The same call, which Dynamo leaves alone if it compiles the caller."""
     dynamo: Any = sys.modules.get("torch._dynamo")
-    return call if dynamo is None else dynamo.disable(call)  # type: ignore[no-any-return]
+    result: Callable[..., Any] = call if dynamo is None else dynamo.disable(call)
+    return result
 
 
 def is_backward_compiled() -> bool:
     """Whether Dynamo compiles backward passes, too (compiled autograd): it takes gradients of no class of their own."""
     dynamo: Any = sys.modules.get("torch._dynamo")
     return dynamo is not None and bool(getattr(dynamo.config, "compiled_autograd", False))
+
+
+def is_scripted(module: nn.Module) -> bool:
+    """Whether TorchScript has compiled the module: it takes no hooks, and its parameters have no dictionary."""
+    jit: Any = torch.jit
+    return isinstance(module, jit.ScriptModule)
 
 
 def has_compiled_code() -> bool:

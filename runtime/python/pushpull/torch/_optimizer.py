@@ -71,7 +71,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                             scaler if scaler is not None and scaler.is_enabled() else None, Waits(self._job))
         _check_names(self._setup)
         self.runs_on_servers = _would_run_on_servers(self._setup, optimizer_on)
-        if any(each.runs_on_servers != self.runs_on_servers for each in self._job._optimizers):
+        if any(isinstance(each, DistributedOptimizer) and each.runs_on_servers != self.runs_on_servers for each in self._job._optimizers):
             raise ValueError('optimizer_on: one optimizer of the job runs on the servers and another one on the workers; pass '
                              'optimizer_on="workers" to all of them')
         self._placement: Placement = (OnServers if self.runs_on_servers else OnWorkers)(self._setup)
@@ -180,9 +180,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def state(self) -> Any:
         return self._optimizer.state
 
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._optimizer.state = state
+
     @property
     def defaults(self) -> Any:
         return self._optimizer.defaults
+
+    @defaults.setter
+    def defaults(self, defaults: Any) -> None:
+        self._optimizer.defaults = defaults
 
     def __repr__(self) -> str:
         return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self.runs_on_servers else 'workers'})"

@@ -30,7 +30,7 @@ class Order:
         self._shuffle, self._seed = shuffle, seed
         self._epoch, self._permutation = -1, numpy.empty(0, numpy.int64)
 
-    def check_is_common(self, job: Job, timeout: float) -> None:
+    def check_is_common(self, job: Job, timeout: Optional[float]) -> None:
         """It is, with the same arguments."""
 
     def take(self, epoch: int, ranges: Iterable[tuple[int, int]]) -> list[Any]:
@@ -69,7 +69,7 @@ class DrawnOrder:
                              "random and its own generators had the same seeds, so no two workers would have the same order: draw "
                              "with a torch.Generator in an attribute, or from what set_epoch(epoch) is told")
 
-    def check_is_common(self, job: Job, timeout: float) -> None:
+    def check_is_common(self, job: Job, timeout: Optional[float]) -> None:
         """Before a job's first step: compares what the workers draw. Raises ValueError in all of them."""
         if job.start_step > 0 or job.step > 0 or job.local_rank > 0:
             return

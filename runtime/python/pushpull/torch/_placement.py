@@ -132,4 +132,5 @@ def statistics(model: Optional[torch.nn.Module]) -> dict[str, tuple[dict[str, An
 
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """A copy, row-major."""
-    return tensor.detach().clone(memory_format=torch.contiguous_format)
+    copied: torch.Tensor = tensor.detach().clone(memory_format=torch.contiguous_format)
+    return copied

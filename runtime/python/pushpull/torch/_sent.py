@@ -81,7 +81,7 @@ class SentGradient(torch.Tensor):
         with WithoutBarrier():
             return function(*args, **(kwargs or {}))
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override, unused-ignore]  # torch passes nothing
         return f'SentGradient(of "{self._sender.name}")'
 
 

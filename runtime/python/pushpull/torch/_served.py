@@ -109,7 +109,7 @@ class HostParameter(ServedParameter):
         parameter = self.parameter
         own = _barrier.memory_of(parameter)
         uses = self._shown[1] if self._shown is not None and self._shown[0] == own.data_ptr() else _num_uses_alone()
-        if own.is_contiguous() and not own.is_shared() and _num_uses(own) <= uses:
+        if own.is_contiguous() and not _is_shared(own) and _num_uses(own) <= uses:
             own = value.detach()
             _barrier.replace_memory(parameter, own)
             self._shown = own.data_ptr(), _num_uses(own)
@@ -161,10 +161,17 @@ def _digest(values: torch.Tensor) -> int:
     return int((bits * (2 * torch.arange(len(bits), device=bits.device) + 1)).sum())
 
 
+def _is_shared(tensor: torch.Tensor) -> bool:
+    """Whether other processes have its memory, too."""
+    ask: Any = tensor.is_shared
+    return bool(ask())
+
+
 def _num_uses(tensor: torch.Tensor) -> int:
     """How many tensors and arrays have the memory of this tensor, with a constant added."""
-    storage: Any = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-    count: Any = getattr(torch._C, "_storage_Use_Count", None)
+    get: Any = getattr(tensor, "untyped_storage", tensor.storage)
+    storage: Any = get()
+    count: Any = getattr(getattr(torch, "_C"), "_storage_Use_Count", None)
     if count is not None:
         return int(count(storage._cdata))
     # torch 1.13 does not tell: a storage begins with the pointer to its class and the number of its owners.

@@ -362,7 +362,7 @@ class OnServers:
 
 def _owners_of(model: Optional[torch.nn.Module], wanted: set[int]) -> list[tuple[dict[str, Any], str, torch.nn.Parameter]]:
     """Where the model has these parameters: the dictionary of the module, the key and the parameter."""
-    return [(module._parameters, key, parameter) for module in (() if model is None else model.modules()) if not isinstance(module, torch.jit.ScriptModule)
+    return [(module._parameters, key, parameter) for module in (() if model is None else model.modules()) if not _barrier.is_scripted(module)
             for key, parameter in module._parameters.items() if parameter is not None and id(parameter) in wanted]
 
 

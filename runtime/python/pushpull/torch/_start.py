@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from .._job import Job
-from ._barrier import uncompiled
+from ._barrier import has_compiler, is_scripted, uncompiled
 
 
 class StartHooks:
@@ -16,7 +16,7 @@ class StartHooks:
     def __init__(self, job: Job, model: Optional[torch.nn.Module]) -> None:
         self._job: Optional[Job] = job
         modules = () if model is None else model.modules()
-        self._handles = [module.register_forward_pre_hook(self) for module in modules if not isinstance(module, torch.jit.ScriptModule)]
+        self._handles = [module.register_forward_pre_hook(self) for module in modules if not is_scripted(module)]
 
     def __call__(self, *_: Any) -> None:
         if self._job is not None:
@@ -57,18 +57,22 @@ class GradientHooks:
 
     def __init__(self, named: dict[str, torch.nn.Parameter], on_gradient: Callable[[torch.nn.Parameter], None]) -> None:
         self._on_gradient: Optional[Callable[[torch.nn.Parameter], None]] = on_gradient
+        self._uncompiled: Optional[Callable[..., Any]] = None  # the same, which takes a while to make
         self._kept = [self._hook(parameter) for parameter in {id(each): each for each in named.values()}.values()]
 
     def detach(self) -> None:
-        self._on_gradient = None
+        self._on_gradient = self._uncompiled = None
         for _, handle in self._kept:
             handle.remove()
         self._kept = []
 
     def _hook(self, parameter: torch.nn.Parameter) -> tuple[object, Any]:
         def call(*_: object) -> None:
-            if self._on_gradient is not None:
-                uncompiled(self._on_gradient)(parameter)
+            if self._on_gradient is None:
+                return
+            if self._uncompiled is None and has_compiler():
+                self._uncompiled = uncompiled(self._on_gradient)
+            (self._uncompiled or self._on_gradient)(parameter)
 
         # A frozen parameter may be unfrozen later.
         needed, parameter.requires_grad = parameter.requires_grad, True

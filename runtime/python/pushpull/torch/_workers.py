@@ -31,9 +31,10 @@ class OnWorkers:
             check_parameter(name, parameter)
         for name in sparse_embeddings(setup.model, {name: parameter for name, parameter, _ in setup.trained()}):
             check_choices(name, {"optimizer_on": f'"workers", for {type(setup.optimizer).__name__}'})
-        first = next((each._placement for each in self._job._optimizers if isinstance(each._placement, OnWorkers)), None)
-        self._rounds: Rounds = Rounds(setup.waits) if first is None else first._rounds
-        self._is_first = first is None
+        self._is_first = self._job._rounds is None
+        if self._is_first:
+            self._job._rounds = Rounds(setup.waits)
+        self._rounds: Rounds = self._job._rounds
         self._rounds.add(setup)
 
     def before_start(self) -> None:
