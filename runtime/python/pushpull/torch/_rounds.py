@@ -167,6 +167,7 @@ class Rounds:
             mean = memory.tensor(unique, contiguous(owner[key]))
             mean.register(self._job, Sum())
             self._buffers.append(Buffer(owner, key, mean, self._waits))
+            _barrier.hold(owner[key], self._buffers[-1])
         self._header = memory.tensor("pushpull-torch round", header)
         self._header.register(self._job, Sum(), reduce="min", keeps_value=False)
 

@@ -70,10 +70,7 @@ class OnServers:
     def after_start(self) -> None:
         engine = self._job._engine
         for each in self._parameters.values():
-            if isinstance(each, (ServedParameter, RowParameter)):
-                _barrier.hold(each.parameter, each)
-                each.bind(engine)
-            elif isinstance(each, RankParameter):
+            if isinstance(each, (ServedParameter, RowParameter, RankParameter)):
                 each.bind(engine)
         for row_parameter in self._rows:
             row_parameter.expect_rows()
@@ -257,6 +254,7 @@ class OnServers:
             added = served
         added.registered_name = registered
         self._parameters[id(parameter)] = added
+        _barrier.hold(parameter, added)
 
     def _rank_member(self, name: str, parameter: torch.Tensor, group: Optional[dict[str, Any]], memory: Optional[Memory],
                      optimizer: Optimizer) -> Optional[RankMember]:
@@ -277,7 +275,9 @@ class OnServers:
         assert memory is not None
         mean = memory.tensor(name, contiguous(buffer))
         mean.register(self._job, Sum())
-        self._buffers.append(Buffer(owner, key, mean, self._setup.waits))
+        added = Buffer(owner, key, mean, self._setup.waits)
+        self._buffers.append(added)
+        _barrier.hold(buffer, added)
 
     def _of_ranks(self, names: dict[str, str]) -> dict[str, Union[RankParameter, RankBuffer]]:
         found: dict[str, Union[RankParameter, RankBuffer]] = {each.name: each for each in self._parameters.values()

@@ -128,7 +128,6 @@ class Buffer:
     def bind(self, engine: _engine.EngineJob) -> None:
         self._mean.bind(engine)
         self.buffer.copy_(self._mean.value, non_blocking=True)
-        _barrier.hold(self.buffer, self)
 
     def push(self, samples: float) -> None:
         self.receive()
