@@ -306,7 +306,8 @@ TEST(SimValuesTest, WorkersMustAgreeOnTheType) {
   }
   const absl::Status status = job.Wait(pending[2]);
   EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()), HasSubstr("element type"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("worker-2 and worker-0 differ in it: dtype bfloat16"));
 }
 
 TEST(SimValuesTest, AnOverflowOfFloat16ReachesWorkersAsInfinity) {
