@@ -73,7 +73,7 @@ class RingRestoreTest(job.JobTestCase):
         self.assertEqual(verified.returncode, 0, verified.stderr)
 
     def test_next_coordinator_saves_the_last_step(self) -> None:
-        spec = self.checkpointed(self.adam("AllReduce", 5))
+        spec = self.checkpointed(self.adam("AllReduce", 15))
         spec["restart"]["initialDelaySeconds"] = 2  # the workers end their work meanwhile
         started = self.run_job(spec)
         started.wait_for_step(3)
