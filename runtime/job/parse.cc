@@ -18,9 +18,10 @@
 namespace pushpull {
 namespace {
 
-constexpr absl::string_view kJobs[] = {kTrainingJobKind};
-constexpr absl::string_view kRuntimes[] = {kTrainingRuntimeKind};
-constexpr absl::string_view kJobsAndRuntimes[] = {kTrainingJobKind, kTrainingRuntimeKind};
+// Not constexpr: under the undefined-behaviour sanitizer GCC takes no address of an array there.
+const absl::string_view kJobs[] = {kTrainingJobKind};
+const absl::string_view kRuntimes[] = {kTrainingRuntimeKind};
+const absl::string_view kJobsAndRuntimes[] = {kTrainingJobKind, kTrainingRuntimeKind};
 
 std::optional<ManifestDocument> ReadWithOverrides(absl::string_view text,
                                                   std::span<const absl::string_view> kinds,
