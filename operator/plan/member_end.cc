@@ -116,9 +116,10 @@ MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
   if (HasNeverStarted(end)) {
     ended.exit.has_started = false;
     ended.reason = end.reason;
-  } else if (const auto why = pushpull::FinalReasonOf(end.message)) {
-    ended.exit.is_final = true;
-    ended.detail = LastLine(*why);
+  } else if (const auto told = pushpull::ToldEndOf(end.message)) {
+    ended.exit.is_final = !told->restarts_job;
+    ended.exit.restarts_job = told->restarts_job;
+    ended.detail = LastLine(told->reason);
   }
   if (end.reason != "OOMKilled") return ended;
   ended.exit.reason = ExitReason::kOomKilled;

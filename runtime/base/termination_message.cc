@@ -11,6 +11,7 @@ namespace {
 
 // The message may also be the end of a log, which begins like this only on purpose.
 constexpr absl::string_view kMark = "pushpull-final: ";
+constexpr absl::string_view kRestartMark = "pushpull-restart: ";
 
 }  // namespace
 
@@ -20,9 +21,12 @@ void WriteFinalMessage(const std::string& path, absl::string_view why) {
   file << kMark << why.substr(0, kTerminationMessageMax - kMark.size()) << std::flush;
 }
 
-std::optional<std::string> FinalReasonOf(absl::string_view message) {
-  if (!absl::ConsumePrefix(&message, kMark)) return std::nullopt;
-  return std::string(absl::StripAsciiWhitespace(message.substr(0, kTerminationMessageMax)));
+std::optional<ToldEnd> ToldEndOf(absl::string_view message) {
+  const bool restarts_job = absl::ConsumePrefix(&message, kRestartMark);
+  if (!restarts_job && !absl::ConsumePrefix(&message, kMark)) return std::nullopt;
+  return ToldEnd{
+      restarts_job,
+      std::string(absl::StripAsciiWhitespace(message.substr(0, kTerminationMessageMax)))};
 }
 
 }  // namespace pushpull

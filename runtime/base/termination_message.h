@@ -2,7 +2,8 @@
 //
 // What a member's program leaves for its supervisor: the kubelet puts it into the pod's status,
 // `pushpull run` reads the file. With this message, not with its exit code, a program says that it
-// would end the same way again, because of its command line or its input.
+// would end the same way again, because of its command line or its input, or that the job has to
+// start again from a checkpoint, because what it needs is gone.
 #pragma once
 
 #include <optional>
@@ -23,7 +24,11 @@ inline constexpr size_t kTerminationMessageMax = 4096;
 // end counts as any other.
 void WriteFinalMessage(const std::string& path, absl::string_view why);
 
-// Why the end is final; none: the message does not say so.
-std::optional<std::string> FinalReasonOf(absl::string_view message);
+struct ToldEnd {
+  bool restarts_job = false;  // all members must start again; otherwise the end is final
+  std::string reason;
+};
+// What the program says of its end; none: nothing.
+std::optional<ToldEnd> ToldEndOf(absl::string_view message);
 
 }  // namespace pushpull

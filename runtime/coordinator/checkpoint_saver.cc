@@ -57,12 +57,10 @@ void CheckpointSaver::UpdateMembers() {
   if (view.number == view_) return;
   view_ = view.number;
   if (is_ring()) return UpdateRing(view);
-  // Workers capture only if a codec keeps a residual. The residual of a leaving worker is lost.
+  // The residual of a leaving worker is lost, and its state others have.
   std::set<WorkerId> workers;
-  for (const ViewMember& member : view.members) {
-    if (members_.shards().catalog().has_codec_memory() && !member.end_step)
-      workers.insert(member.worker);
-  }
+  for (const ViewMember& member : view.members)
+    if (HaveWorkersPart() && !member.end_step) workers.insert(member.worker);
   Apply(agreement_->SetWorkers(View(), std::move(workers)));
 }
 
@@ -91,8 +89,7 @@ void CheckpointSaver::SendParts(const Capture& order) {
 
 void CheckpointSaver::SendCaptureTo(SessionId session) {
   if (is_ring()) return;
-  const bool has_part =
-      job_.members.ServerAt(session).has_value() || members_.shards().catalog().has_codec_memory();
+  const bool has_part = job_.members.ServerAt(session).has_value() || HaveWorkersPart();
   if (agreement_ && agreement_->capture() && has_part)
     job_.outbox.Send(session, *agreement_->capture());
 }
@@ -158,12 +155,16 @@ CheckpointAgreement::Job CheckpointSaver::View() const {
   return job;
 }
 
+bool CheckpointSaver::HaveWorkersPart() const {
+  return members_.contributors().active().consistency.is_sync();
+}
+
 void CheckpointSaver::Apply(CheckpointChange change) {
   const TensorCatalog& catalog = members_.shards().catalog();
   if (!change.said.empty()) job_.outbox.Add(Announce{change.is_problem, change.said});
   const auto send = [&](const ToMember& message) {
     job_.outbox.SendToServers(message);
-    if (is_ring() || (catalog.has_codec_memory() && !is_over_)) job_.outbox.SendToWorkers(message);
+    if (is_ring() || (HaveWorkersPart() && !is_over_)) job_.outbox.SendToWorkers(message);
   };
   if (change.end) {
     send(*change.end);

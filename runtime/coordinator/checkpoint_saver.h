@@ -67,6 +67,8 @@ class CheckpointSaver {
   };
 
   bool is_ring() const { return job_.options.consistency.is_ring(); }
+  // Workers may have what is on no server: residuals of codecs, and state of programs.
+  bool HaveWorkersPart() const;
   void UpdateRing(const pushpull::View& view);
   void SendParts(const Capture& order);
   CheckpointAgreement::Job View() const;

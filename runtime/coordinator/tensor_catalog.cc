@@ -89,7 +89,6 @@ absl::StatusOr<TensorCatalog> TensorCatalog::FromPlaced(const std::vector<Placed
     shards.insert(shards.end(), tensor.shards.begin(), tensor.shards.end());
     catalog.index_by_name_.emplace(tensor.spec.name, catalog.tensors_.size());
     catalog.tensors_.push_back(tensor);
-    catalog.has_codec_memory_ = catalog.has_codec_memory_ || HasMemory(tensor.spec.codec);
   }
   PUSHPULL_ASSIGN_OR_RETURN(const ChunkRange batch, catalog.chunks_.Append(bytes));
   const std::vector<uint64_t> chunk_bytes = catalog.chunks_.ChunkBytes(batch);
@@ -162,7 +161,6 @@ absl::Status TensorCatalog::Place(std::span<const TensorSpec> tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorId id{static_cast<uint32_t>(i)};
     const ChunkRange range = chunks_.FindTensor(id)->chunks;
-    has_codec_memory_ = has_codec_memory_ || HasMemory(tensors[i].codec);
     const auto begin = shards.begin() + static_cast<ptrdiff_t>(range.first.value());
     tensors_.push_back({.id = id,
                         .spec = tensors[i],

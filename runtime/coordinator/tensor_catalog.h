@@ -46,8 +46,6 @@ class TensorCatalog {
   const std::vector<PlacedTensor>& tensors() const { return tensors_; }
   std::vector<TensorSpec> Specs() const;
   uint64_t version() const { return tensors_.size(); }
-  // Whether workers keep a residual for some tensor.
-  bool has_codec_memory() const { return has_codec_memory_; }
   // Bytes of the chunks of each shard. [kShardCount]
   const std::vector<uint64_t>& shard_bytes() const { return shard_bytes_; }
 
@@ -61,7 +59,6 @@ class TensorCatalog {
   std::vector<PlacedTensor> tensors_;
   absl::flat_hash_map<std::string, size_t> index_by_name_;
   WorkerId first_worker_;
-  bool has_codec_memory_ = false;
 };
 
 }  // namespace pushpull

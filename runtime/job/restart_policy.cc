@@ -44,6 +44,7 @@ RestartAction ActionFor(const RestartSpec& spec, const MemberExit& exit) {
   for (const RestartRule& rule : spec.rules) {
     if (Matches(rule, exit)) return rule.action;
   }
+  if (exit.restarts_job) return RestartAction::kRestartJob;
   const bool fails_again = exit.is_final || !exit.has_started;
   return fails_again && !exit.is_pending && !IsDisruption(exit) ? RestartAction::kFailJob
                                                                 : RestartAction::kRestartPod;

@@ -29,6 +29,8 @@ struct MemberExit {
   // Its program said that it would end the same way again (termination_message.h). The exit code
   // alone never means that: users' programs exit with any code.
   bool is_final = false;
+  // Its program said that all members must start again.
+  bool restarts_job = false;
   // It has not been ready since its last start, and the job trains without it.
   bool is_pending = false;
 };

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/status_macros.h"
-#include "runtime/base/termination_message.h"
 #include "runtime/base/text_file.h"
 #include "runtime/local/status_rules.h"
 
@@ -63,7 +62,7 @@ absl::Status MemberProcess::Start(const ProcessSpec& spec) {
   Reset();
   is_listed_ = false;
   lost_since_.reset();
-  final_reason_.reset();
+  told_end_.reset();
   unlink(job_.workdir.termination_path(name()).c_str());  // left by an earlier start
   started_at_ = job_.loop.Now();
   PUSHPULL_ASSIGN_OR_RETURN(
@@ -101,7 +100,7 @@ void MemberProcess::OnReady(const std::string& line) {
 void MemberProcess::OnEnd(const ProcessEnd& end) {
   job_.guardian.Forget(process_->pid());
   const absl::StatusOr<std::string> message = ReadTextFile(job_.workdir.termination_path(name()));
-  if (message.ok()) final_reason_ = FinalReasonOf(*message);
+  if (message.ok()) told_end_ = ToldEndOf(*message);
   // This runs in a callback of the process, so the process is deleted after the callback returns.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
   events_.on_end(*this, end);  // last: it may restart the member or delete it
@@ -129,7 +128,8 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
           .exit_code = end.exit_code,
           .signal = end.signal,
           .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
-          .is_final = final_reason_.has_value(),
+          .is_final = told_end_ && !told_end_->restarts_job,
+          .restarts_job = told_end_ && told_end_->restarts_job,
           .is_pending = is_pending};
 }
 

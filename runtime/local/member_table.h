@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "runtime/base/termination_message.h"
 #include "runtime/job/restart_policy.h"
 #include "runtime/local/guardian.h"
 #include "runtime/local/launcher.h"
@@ -60,7 +61,7 @@ class MemberProcess {
   bool has_been_ready() const { return has_been_ready_; }
   Duration SinceStart() const { return job_.loop.Now() - started_at_; }
   // Why the last end was final, according to the program; none: it was not.
-  const std::optional<std::string>& final_reason() const { return final_reason_; }
+  const std::optional<ToldEnd>& told_end() const { return told_end_; }
   // The worker has finished its work.
   bool is_done() const { return is_done_; }
   void SetDone() { is_done_ = true; }
@@ -97,7 +98,7 @@ class MemberProcess {
   bool is_done_ = false;
   bool is_listed_ = false;                // the coordinator has listed this server as alive
   std::optional<SteadyTime> lost_since_;  // when the coordinator lost it
-  std::optional<std::string> final_reason_;
+  std::optional<ToldEnd> told_end_;
   SteadyTime started_at_;
   std::ofstream log_;
   std::unique_ptr<ChildProcess> process_;

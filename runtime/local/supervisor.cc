@@ -288,7 +288,7 @@ void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& en
   MemberProcess& member = *members_.Find(name);
   Apply(member,
         member.ExitOf(end, coordinator_.status(), training_began_at_),
-        member.final_reason().value_or(""));
+        member.told_end() ? member.told_end()->reason : "");
 }
 
 void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail) {

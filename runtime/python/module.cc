@@ -182,6 +182,9 @@ void DefineJob(nb::module_& module) {
       .def("pull_rows", &PythonJob::PullRows, "name"_a, "keys"_a, "out"_a.none(), "min_step"_a)
       .def("pull_optimizer_state", &PythonJob::PullOptimizerState, "name"_a, "out"_a, "min_step"_a)
       .def("commit_samples", &PythonJob::CommitSamples, "are_done"_a = true)
+      .def("use_state", &PythonJob::UseState)
+      .def("take_save", &PythonJob::TakeSave, "is_last"_a)
+      .def_prop_ro("mode", &PythonJob::Mode)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",
            &PythonJob::Buffer,

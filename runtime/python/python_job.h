@@ -120,6 +120,9 @@ class PythonJob {
                         nanobind::handle out,
                         uint64_t min_step);
   PythonHandle CommitSamples(bool are_done);
+  void UseState();
+  bool TakeSave(bool is_last);
+  std::string Mode() const { return job().mode(); }
   void EndStep() { Check(job().EndStep()); }
   StepSamples Samples(uint64_t steps_ahead) const;
 

@@ -10,6 +10,7 @@
 #include "runtime/server/sample_chunk.h"
 #include "runtime/server/step_policy.h"
 #include "runtime/store/row_layout.h"
+#include "runtime/tensor/reduction.h"
 
 namespace pushpull {
 
@@ -118,6 +119,10 @@ absl::StatusOr<LogEntry> Chunk::CompleteStep(const StepRules& rules,
   return entry;
 }
 
+absl::Status Chunk::Skip(bool has_gradient) {
+  return state_.Skip(has_gradient || !CountsAsZeros(tensor().spec.reduction));
+}
+
 absl::Status Chunk::ApplyStep(const StepRules& rules,
                               const std::shared_ptr<BufferPool>& pool,
                               LogEntry& entry) {
@@ -132,7 +137,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
     entry.payload = {value->bytes(), value};
   } else if (step_.skips() || !sum.has_sum()) {
     entry.meta.kind = LogEntryKind::kSkip;
-    return state_.Skip(entry.meta.has_gradient);
+    return Skip(entry.meta.has_gradient);
   } else if (HoldsRows(*this)) {
     return ApplyRows(entry);
   } else if (state_.is_gradient(sum.scale())) {
@@ -249,7 +254,7 @@ absl::Status Chunk::Apply(const StreamMeta& entry, const FrameHeader& header, Ho
   counted_version_ = Step{header.step.value() + 1};
   counted_ = {entry.digest, entry.clip_scale, entry.has_gradient};
   if (entry.kind == LogEntryKind::kSkip) {
-    return state_.Skip(entry.has_gradient);
+    return Skip(entry.has_gradient);
   } else if (HoldsRows(*this)) {
     return state_.ApplyRows(payload.bytes(), entry.gradient_scale, header.learning_rate);
   } else if (entry.kind == LogEntryKind::kReplace) {

@@ -129,6 +129,8 @@ class Chunk {
   void EndCapture() { state_.EndCapture(); }
 
  private:
+  // A step whose gradient does not count.
+  absl::Status Skip(bool has_gradient);
   absl::Status ApplyStep(const StepRules& rules,
                          const std::shared_ptr<BufferPool>& pool,
                          LogEntry& entry);

@@ -27,16 +27,14 @@ std::string GradientOf(const Chunk& chunk, const FrameHeader& push) {
 }
 
 absl::Status CheckWithoutGradient(const Chunk& chunk, const FrameHeader& push) {
-  const bool may_lack = MayLackGradient(chunk.tensor().spec.reduction) && !HoldsSamples(chunk);
-  if (may_lack && push.payload_bytes == 0 && push.codec == Codec::kNone) return absl::OkStatus();
+  const bool is_empty = push.payload_bytes == 0 && push.codec == Codec::kNone;
+  if (is_empty && !HoldsSamples(chunk)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(chunk.Name(),
                                                  ": a push without a gradient, with ",
                                                  push.payload_bytes,
                                                  " bytes, codec ",
                                                  ToString(push.codec),
-                                                 " and reduction ",
-                                                 ToString(chunk.tensor().spec.reduction),
-                                                 "; it has no payload and is for mean and sum"));
+                                                 "; it has no payload, and samples have a value"));
 }
 
 }  // namespace

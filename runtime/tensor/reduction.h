@@ -19,9 +19,8 @@ constexpr bool IsKnown(Reduction reduction) {
 // "mean", "sum", "min", "max", "prod", "and" or "or"; "reduction 77" for an unknown value.
 std::string ToString(Reduction reduction);
 
-// Whether a contribution of zeros leaves the others' result as it is, so that a push may come
-// without a gradient.
-constexpr bool MayLackGradient(Reduction reduction) {
+// Whether a push without a gradient counts as zeros. With the other reductions it does not count.
+constexpr bool CountsAsZeros(Reduction reduction) {
   return reduction == Reduction::kMean || reduction == Reduction::kSum;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's part in a checkpoint (docs/decisions/0038-error-feedback.md): values that a codec has
-// left out of gradients are on no server. They are sent in the last step before the checkpoint, so
-// that the checkpoint contains them.
+// A worker's part in a checkpoint: what is on no server is pushed in the last step before it. That
+// is what a codec has left out of gradients (docs/decisions/0038-error-feedback.md), and what a
+// program keeps that runs an optimizer itself (docs/decisions/0096-state-of-programs.md).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,10 @@ namespace pushpull {
 // Thread-compatible.
 class CapturePart {
  public:
-  void Begin(const Capture& order) { order_ = order; }
+  void Begin(const Capture& order) {
+    order_ = order;
+    are_gradients_whole_.reset();
+  }
   // Whether this capture was under way.
   bool End(uint64_t attempt) {
     const bool is_this = order_ && order_->attempt == attempt;
@@ -33,22 +36,26 @@ class CapturePart {
     if (!order_) return std::nullopt;
     return Step{order_->step.value() - std::min<uint64_t>(order_->step.value(), 1)};
   }
-  // The report to send now that it is known whether the gradients are whole; empty: no capture is
-  // under way.
-  std::optional<Captured> TakeReport(bool is_whole) {
-    if (!order_) return std::nullopt;
+  void SetGradients(bool are_whole) { are_gradients_whole_ = are_whole; }
+  // The report to send. Empty: no capture is under way, or one of the two is not known yet.
+  // `state`: whether the program's has been pushed in that step, or somebody else's was; empty: not
+  // known.
+  std::optional<Captured> TakeReport(std::optional<bool> state) {
+    const bool is_missing = are_gradients_whole_ == false || state == false;
+    if (!order_ || (!is_missing && !(are_gradients_whole_ && state))) return std::nullopt;
     const Capture order = *std::exchange(order_, std::nullopt);
     Captured report{
         .attempt = order.attempt, .status = {}, .highest_version = order.step, .files = {}};
-    if (!is_whole) {
+    if (is_missing) {
       report.status = absl::AbortedError(
-          absl::StrCat("gradients of steps before ", order.step.value(), " are not whole"));
+          absl::StrCat("gradients or state of steps before ", order.step.value(), " are missing"));
     }
     return report;
   }
 
  private:
   std::optional<Capture> order_;
+  std::optional<bool> are_gradients_whole_;
 };
 
 }  // namespace pushpull

@@ -128,6 +128,9 @@ class RunningJob final : public Job {
     PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples(are_done));
     return PushHandle(std::move(pending));
   }
+  void UseState() override { node_->UseState(); }
+  bool TakeSave(bool is_last) override { return node_->TakeSave(is_last); }
+  std::string mode() const override { return node_->operations().mode(); }
   Collectives& collectives() override { return *collectives_; }
   bool is_released() const override { return node_->is_released(); }
   void TellToEnd() override { node_->TellToEnd(); }

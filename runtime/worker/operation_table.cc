@@ -30,13 +30,14 @@ std::span<const std::byte> SourceOf(const ConstTensorValues& gradient, const Pus
 absl::Status CheckMayLackGradient(const std::string& name,
                                   Reduction reduction,
                                   const PushOptions& options) {
-  if (options.has_gradient || MayLackGradient(reduction)) return absl::OkStatus();
+  if (options.has_gradient || CountsAsZeros(reduction)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("tensor \"",
                                                  name,
                                                  "\" with reduction ",
                                                  ToString(reduction),
-                                                 ": has_gradient = false is for mean and sum; push "
-                                                 "values that do not change the result"));
+                                                 " in mode AllReduce: has_gradient = false is for "
+                                                 "mean and sum; push values that do not change the "
+                                                 "result"));
 }
 
 absl::Status CheckRowOptions(absl::string_view name, const OperationTable::RowCall& call) {
@@ -97,7 +98,8 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const KnownTe
         "this process was told to end (SIGTERM) and takes no further step: end it with "
         "exit_code()");
   }
-  PUSHPULL_RETURN_IF_ERROR(CheckMayLackGradient(*tensor.name, tensor.reduction, options));
+  if (consistency_.is_ring())
+    PUSHPULL_RETURN_IF_ERROR(CheckMayLackGradient(*tensor.name, tensor.reduction, options));
   const std::optional<size_t> left_out =
       consistency_.is_sync() ? numbers_.LeftOutBy(tensor.index) : std::nullopt;
   if (left_out) return LeftOut(*left_out, tensor.name.get());

@@ -97,6 +97,12 @@ class OperationTable {
     return settings_.workers;
   }
 
+  // As of Describe(Consistency); of the next step.
+  std::string mode() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return Describe(consistency_);
+  }
+
   // The workers that all operations wait for.
   std::shared_ptr<AwaitedWorkers> awaited() const { return awaited_; }
 

@@ -14,12 +14,14 @@ namespace pushpull {
 WorkerMember::WorkerMember(WorkerNodeOptions options,
                            WorkerDependencies dependencies,
                            OperationTable& operations,
+                           ProgramState& state,
                            Departure& departure,
                            Log log)
     : options_(std::move(options)),
       dependencies_(dependencies),
       log_(std::move(log)),
       operations_(operations),
+      state_(state),
       departure_(departure),
       reports_(
           options_.worker,
@@ -373,11 +375,14 @@ void WorkerMember::ReportIfDrained() {
 
 void WorkerMember::On(const Capture& message) {
   capture_.Begin(message);
+  state_.Order(capture_.WholeStep());
   if (is_member_) SendWholeIfAsked();
 }
 
 void WorkerMember::On(const EndCapture& message) {
-  if (capture_.End(message.attempt)) client_->ForgetWhole();
+  if (!capture_.End(message.attempt)) return;
+  client_->ForgetWhole();
+  state_.Order(std::nullopt);
 }
 
 void WorkerMember::SendWholeIfAsked() {
@@ -385,7 +390,12 @@ void WorkerMember::SendWholeIfAsked() {
 }
 
 void WorkerMember::OnWhole(bool is_whole) {
-  if (std::optional<Captured> report = capture_.TakeReport(is_whole))
+  capture_.SetGradients(is_whole);
+  OnStateDecided();
+}
+
+void WorkerMember::OnStateDecided() {
+  if (std::optional<Captured> report = capture_.TakeReport(state_.Verdict()))
     session_->Send(*std::move(report));
 }
 

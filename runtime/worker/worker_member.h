@@ -23,6 +23,7 @@
 #include "runtime/worker/job_member.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
+#include "runtime/worker/program_state.h"
 #include "runtime/worker/registration.h"
 #include "runtime/worker/worker_metrics.h"
 #include "runtime/worker/worker_reports.h"
@@ -33,10 +34,11 @@ namespace pushpull {
 // Thread-confined to its executor.
 class WorkerMember final : public JobMember, private SessionHandler, private ChunkClientObserver {
  public:
-  // `operations` and `departure` outlive this object.
+  // `operations`, `state` and `departure` outlive this object.
   WorkerMember(WorkerNodeOptions options,
                WorkerDependencies dependencies,
                OperationTable& operations,
+               ProgramState& state,
                Departure& departure,
                Log log);
   ~WorkerMember() override;
@@ -45,6 +47,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   void StartRegistration(std::shared_ptr<Registration> registration) override;
   void RunDue() override;
   void StartExchange(std::shared_ptr<ExchangeOperation> operation) override;
+  void OnStateDecided() override;
   void OnEndRequested() override;
   void SendLeave(std::shared_ptr<PendingOperation> leaving, Step end_step, bool is_early) override;
   void Share(std::shared_ptr<const SharedMemory> memory) override {
@@ -120,6 +123,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   const Log log_;
 
   OperationTable& operations_;
+  ProgramState& state_;
   Departure& departure_;
 
   std::optional<ReconnectingSession> session_;

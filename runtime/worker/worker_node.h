@@ -19,6 +19,7 @@
 #include "runtime/worker/departure.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
+#include "runtime/worker/program_state.h"
 #include "runtime/worker/worker_member.h"
 
 namespace pushpull {
@@ -53,6 +54,8 @@ class WorkerNode {
   // For UseSamples, Samples and EndStep.
   OperationTable& operations() { return operations_; }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples(bool are_done = true);
+  void UseState() { state_.Use(); }
+  bool TakeSave(bool is_last);
   // Starts one exchange of collectives (pushpull/collectives.h) in `step`, as numbered by
   // exchange_step; `values` are copied. One at a time, plus one message per pair.
   //
@@ -94,6 +97,7 @@ class WorkerNode {
   const WorkerId worker_;
   const WorkerDependencies dependencies_;
   OperationTable operations_;
+  ProgramState state_;
   Departure departure_;
   Mutex leave_mu_;
   std::shared_ptr<PendingOperation> leave_pending_ ABSL_GUARDED_BY(leave_mu_);

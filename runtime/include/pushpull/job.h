@@ -135,8 +135,9 @@ struct PushOptions {
   // not used. It contributes zeros, with its samples as their weight, and `gradient` is not read:
   // it may be empty. If no worker has a gradient, the optimizer is not run: the value, its state
   // and the number of updates stay, so that momentum and weight decay do nothing, as in PyTorch.
-  // With the optimizer Sum the value is then zeros. For reductions mean and sum; in PushRows
-  // without keys.
+  // With the optimizer Sum the value is then zeros. With reductions other than mean and sum the
+  // push does not count, and if none does, the value stays; not in mode AllReduce. In PushRows: no
+  // keys.
   bool has_gradient = true;
 };
 
@@ -365,6 +366,20 @@ class Job {
   //   kCancelled           as for PushPull.
   // clang-format on
   virtual absl::StatusOr<PushHandle> CommitSamples(bool are_done = true) = 0;
+
+  // For a program that keeps state of its own beside the tensors, such as that of an optimizer that
+  // it runs, and registers tensors for it with the reduction max: checkpoints wait until TakeSave
+  // has said when to push them. Before Register; mode Sync. Never blocks.
+  virtual void UseState() = 0;
+  // Whether the state after the step under way, whose other tensors are pushed, must be pushed: a
+  // checkpoint will be made of it. If not, push its tensors without a gradient. Call it once per
+  // step, after Register. `is_last`: the program pushes it in any case, because it is about to
+  // leave. Never blocks.
+  virtual bool TakeSave(bool is_last) = 0;
+
+  // The mode of synchronization, with its settings: "Sync", "Sync, gated", "Bounded, staleness 3".
+  // Valid after Register; may change between two steps.
+  virtual std::string mode() const = 0;
 
   // For arrays that all workers agree on: a metric, a decision to stop. Valid after Register.
   virtual Collectives& collectives() = 0;

@@ -290,7 +290,7 @@ class _StepsWithJob(Protocol):
     def _after_start(self) -> None: ...
     def _push_nothing(self) -> None: ...
     def _detach(self) -> None: ...
-    def _finish_pushes(self) -> None: ...
+    def _finish_pushes(self, is_last: bool) -> None: ...
     def wait(self) -> None: ...
 
 
@@ -318,9 +318,11 @@ class Job:
         self._stepped: list[object] = []
         self._is_last_of_step = True  # of the micro-batches that the sampler has handed out
         self._has_samples = False
+        self._ends_epoch = False  # with the samples that the sampler has handed out
         self._rounds: Any = None  # of optimizers on the workers
         self._round_in_batch = 0  # steps made with the samples that the sampler has handed out
         self._commit: Optional[_engine.Handle] = None
+        self._step_in_use: Optional[int] = None
         _open_jobs.add(self)
 
     def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False,
@@ -360,11 +362,11 @@ class Job:
         of the step, see `Store.push_pull`, and the errors of `Handle.wait`.
         """
         while self.step < end and not self.is_released:
-            self._engine.use_step(self.step)
+            self._use_step(self.step)
             try:
                 yield self.step
             finally:
-                self._engine.use_step(None)
+                self._use_step(None)
             self._engine.end_step()
             self.store.wait(timeout)
 
@@ -387,12 +389,12 @@ class Job:
             ranges = [numpy.arange(first, first + count, dtype=numpy.int64) for first, count in part.ranges]
             indices = numpy.concatenate(ranges) if ranges else numpy.empty(0, numpy.int64)
             self.store._weight = float(part.count)
-            self._engine.use_step(part.step)
+            self._use_step(part.step)
             try:
                 yield Shard(part.step, part.epoch, part.position, part.total, part.count, indices)
             finally:
                 self.store._weight = 1.0
-                self._engine.use_step(None)
+                self._use_step(None)
             self.store._has_pushed = False
             committed = self._engine.commit_samples()
             self.store.wait(timeout)
@@ -462,6 +464,7 @@ class Job:
         Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or those of `Handle.wait`.
         """
         for optimizer in self._optimizers:
+            optimizer._finish_pushes(True)
             optimizer.wait()
         if self._has_samples and self.store._has_pushed:  # of a loop that the program has left
             self._commit_samples()
@@ -497,6 +500,18 @@ class Job:
 
     # ---- steps made by optimizers of pushpull.torch, for which samplers wait ----
 
+    def _ask_for_restart(self, why: str) -> None:
+        """All members of the job start again when this process has ended with an error (docs/interfaces.md, section 4)."""
+        path = self._environment.get("PUSHPULL_TERMINATION_LOG")
+        if path:
+            with open(path, "w") as message:
+                message.write(f"pushpull-restart: {why}")
+
+    def _use_step(self, step: Optional[int]) -> None:
+        """Collectives belong to this step; None: to the next one."""
+        self._step_in_use = step
+        self._engine.use_step(step)
+
     def _start_once(self) -> None:
         if not self._has_started:
             self.start()
@@ -513,7 +528,7 @@ class Job:
     def _commit_samples(self) -> None:
         """Reports that this worker's samples of the step are done, unless the optimizers have done so."""
         for optimizer in self._optimizers:
-            optimizer._finish_pushes()
+            optimizer._finish_pushes(self._ends_epoch)
         self._round_in_batch = 0
         self.store._has_pushed = False
         if self._commit is None:

@@ -83,6 +83,8 @@ class _Steps:
             self._batch = samples.batch or self._batch
             if samples.is_over or samples.epoch > self._iterations:
                 break
+            left = self._order.length - samples.position - samples.total
+            self.job._ends_epoch = left <= 0 or (self._drop_last and left < self._batch)
             if samples.count == 0:
                 self.job._push_nothing()
             else:

@@ -208,8 +208,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._start_hooks.detach()
         self._placement.after_start()
 
-    def _finish_pushes(self) -> None:
-        self._placement.finish_pushes()
+    def _finish_pushes(self, is_last: bool) -> None:
+        self._placement.finish_pushes(is_last)
 
     def _push_nothing(self) -> None:
         """Makes a step without samples: the other workers wait for this one nevertheless."""

@@ -64,8 +64,8 @@ class Placement(Protocol):
     def make_empty_step(self) -> None:
         """Makes a step of the job without samples."""
 
-    def finish_pushes(self) -> None:
-        """Begins what is left to push in the step, which is over."""
+    def finish_pushes(self, is_last: bool) -> None:
+        """Begins what is left to push in the step, which is over. `is_last`: the program may push nothing after it."""
 
     def wait(self) -> None:
         """Blocks until the tensors have the values after the last step, and the job has this worker's."""

@@ -2,7 +2,6 @@
 """Gradients whose optimizers run on the workers: after each backward pass they are the workers' mean."""
 from __future__ import annotations
 
-import io
 import zlib
 from typing import Any, NamedTuple, Optional
 
@@ -15,14 +14,16 @@ from .._errors import PushPullError
 from .._optimizers import Sum
 from . import _barrier
 from ._placement import Setup, check_parameter, contiguous, statistics, unique_names
+from ._saved import SavedState, load, pack, state_of, unpack
 from ._tensors import DTYPES, Buffer, Memory, Tensor, Waits, check_dense, to_mean
 
 _NOBODY = 1e9  # above the index of every worker
 _PIECE = 32 << 20  # bytes of a broadcast
+_COUNTERS = 64  # elements; a larger buffer of integers or truth values is a constant, such as a mask
 
 
 class MeanGradient:
-    """A parameter that belongs to the program, its gradient, and the copy of its value on the servers."""
+    """A parameter that belongs to the program, and its gradient, the workers' mean of which is received."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, setups: list[Setup]) -> None:
         self.name = name
@@ -33,35 +34,14 @@ class MeanGradient:
         self._received: Optional[torch.Tensor] = None  # `parameter.grad` with the last mean
         self._scale = 1.0  # of the loss, by which the program's gradient is multiplied
         self._gradient: Tensor
-        self._value: Tensor
 
     def register(self, gradient: Tensor) -> None:
         """Adds `gradient`, which receives the mean."""
         self._gradient = gradient
-        gradient.register(self.setup.waits.job, Sum(), self.setup.codec, keeps_value=False)
-
-    def register_value(self, value: Tensor) -> None:
-        """Adds `value`, which begins with the parameter's."""
-        self._value = value
-        value.register(self.setup.waits.job, Sum(), reduce="max")  # of equal values
+        gradient.register(self.setup.waits.job, Sum(), self.setup.codec)
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._gradient.bind(engine)
-        self._value.bind(engine)
-        self.take_value(self._value.value)
-
-    def take_value(self, value: torch.Tensor) -> None:
-        with torch.no_grad():
-            self.parameter.copy_(value)
-
-    def push_value(self) -> None:
-        """Pushes the parameter as it is after the last round: for the job's checkpoints and workers that join."""
-        self._value.wait(self.setup.waits.timeout)
-        to_mean(self._value, self.parameter.detach(), 1.0)
-        self._value.end_push(self.setup.waits.timeout)  # the optimizer may change it from now on
-
-    def wait_for_value(self) -> None:
-        self._value.wait(self.setup.waits.timeout)
 
     def push(self, samples: float) -> Optional[torch.Tensor]:
         """Pushes `parameter.grad`. With a scaler the result is whether it is finite; if not, pushes zeros."""
@@ -114,7 +94,7 @@ class Rounds:
     """The rounds of a job: each backward pass, outside of `no_sync`, is a step of the job for all its tensors.
 
     A round begins with the first gradient that is complete and ends with the backward pass. Optimizers run between rounds. Who
-    joins begins with the values on the servers and gets the state of all optimizers from another worker in its first round.
+    joins gets parameters and optimizers from another worker, which waits in this one's first round: see `_join`.
     """
 
     def __init__(self, waits: Waits) -> None:
@@ -126,8 +106,12 @@ class Rounds:
         self._header: Tensor
         self._number = 0  # of the current round
         self._has_begun = False
-        self._is_value_newer = False  # than the one on the servers
-        self._has_state = True  # of the optimizers
+        self._saved: SavedState
+        self._is_saved = True  # what the program has after the last round
+        self._noted: dict[str, torch.Tensor] = {}  # counters as they were then
+        self._has_state = True  # parameters and optimizers are those of the job
+        self._seen: Optional[_Header] = None  # of a round that has not begun, if this worker has joined in it
+        self._finite: Optional[Tensor] = None  # with a scaler: whether the gradients of all workers are
         self._samples = 1.0
         self._are_finite: list[torch.Tensor] = []
 
@@ -149,17 +133,13 @@ class Rounds:
             for name, (owner, key) in statistics(setup.model).items():
                 averaged.setdefault(id(owner[key]), (name, owner, key))
         parameters = [each.parameter for each in found.values()]
-        header = torch.zeros(len(_Header._fields))
-        memory = Memory(self._job, [*parameters, *parameters, *(owner[key] for _, owner, key in averaged.values()), header])
+        header, finite = torch.zeros(len(_Header._fields)), torch.ones(1)
+        memory = Memory(self._job, [*parameters, *(owner[key] for _, owner, key in averaged.values()), header, finite])
         taken = list(self._job.store.names)
         for each in found.values():
             each.name = unique_names([each.name], taken)[each.name]
             taken.append(each.name)
-        # In this order they travel: what a round waits for comes first.
-        for each in found.values():
             each.register(memory.tensor(f"{each.name}.gradient", torch.zeros_like(contiguous(each.parameter))))
-        for each in found.values():
-            each.register_value(memory.tensor(each.name, contiguous(each.parameter)))
         self._gradients = found
         for name, owner, key in averaged.values():
             unique = unique_names([name], taken)[name]
@@ -169,7 +149,25 @@ class Rounds:
             self._buffers.append(Buffer(owner, key, mean, self._waits))
             _barrier.hold(owner[key], self._buffers[-1])
         self._header = memory.tensor("pushpull-torch round", header)
-        self._header.register(self._job, Sum(), reduce="min", keeps_value=False)
+        self._header.register(self._job, Sum(), reduce="min")
+        if any(setup.scaler is not None for setup in self._setups):
+            self._finite = memory.tensor("pushpull-torch finite", finite)
+            self._finite.register(self._job, Sum(), reduce="min")
+        self._saved = SavedState(self._job, self._setups, self._parameters(), self._counters())
+        self._saved.register()
+
+    def _parameters(self) -> dict[str, torch.Tensor]:
+        return {each.name: each.parameter for each in self._gradients.values()}
+
+    def _counters(self) -> dict[str, torch.Tensor]:
+        """By name, buffers that have no mean, such as of batch norm's batches."""
+        models = [setup.model for setup in self._setups if setup.model is not None]
+        return {name: buffer for model in models for name, buffer in model.named_buffers()
+                if not buffer.is_floating_point() and buffer.numel() <= _COUNTERS}
+
+    def _note_counters(self) -> None:
+        """The next forward pass changes them, and is a part of the next round."""
+        self._noted = {name: counter.clone() for name, counter in self._counters().items()}
 
     def _setups_of(self, parameter: torch.nn.Parameter) -> list[Setup]:
         naming = [setup for setup in self._setups if any(each is parameter for each in setup.named.values())]
@@ -178,13 +176,41 @@ class Rounds:
 
     def after_start(self) -> None:
         engine = self._job._engine
+        if engine.mode != "Sync":
+            raise PushPullError(f"the optimizer is on the workers, which works in spec.sync.mode Sync, and the job is in {engine.mode}: "
+                                "leave out spec.sync.gated, backupWorkers and other modes, or use optimizer_on=\"servers\" with SGD, "
+                                "Adagrad, Adam or AdamW", "FAILED_PRECONDITION")
         for each in self._gradients.values():
             each.bind(engine)
         for buffer in self._buffers:
             buffer.bind(engine)
         self._header.bind(engine)
+        if self._finite is not None:
+            self._finite.bind(engine)
+        self._saved.bind(engine)
         self._number = self._job.start_step
-        self._has_state = self._number == 0
+        self._note_counters()
+        if self._number == 0:
+            self._share_state(is_start=True)
+        else:
+            self._join()
+        self._note_counters()
+
+    def _join(self) -> None:
+        """Begins with what another worker has, which waits for this one in the round; if all begin, with what a checkpoint has."""
+        self._has_state = False
+        self._push_header()
+        self._seen = self._receive_header()
+        if 0 < self._seen.before < _NOBODY:
+            raise PushPullError(f"step {self._number}: this worker has joined while the others make backward pass {int(self._seen.before) + 1} "
+                                "of a batch; end the process: its replacement joins again", "ABORTED")
+        if not self._share_state() and not self._saved.restore(self._number):
+            why = (f"step {self._number}: the parameters and the optimizer's state are lost: they were in the workers, which have all been "
+                   "lost at once. All members of the job start again, from its newest checkpoint (spec.checkpoint)")
+            self._job._ask_for_restart(why)
+            raise PushPullError(why, "DATA_LOSS")
+        self._has_state = True
+        self._job._engine.use_step(self._number)  # until the round begins: its header is pushed
 
     # ---- a round ----
 
@@ -219,11 +245,17 @@ class Rounds:
                 self._push(each)
         for buffer in self._buffers:
             buffer.push(self._samples)
-        self._push_header()
-        self._header.wait(self._waits.timeout)
-        seen = _Header(*self._header.value.tolist())
+        if self._finite is not None:
+            self._finite.gradient.fill_(float(all(map(bool, self._are_finite))))
+            self._finite.push(1.0, 0.0)
+        if self._seen is None:
+            self._seen = self._receive_header()
+            if self._seen.lacks_state < 0:
+                self._share_state()  # who has joined computes its gradients with it
+        seen, self._seen = self._seen, None
+        is_finite = self._are_all_finite()
         for each in self._gradients.values():
-            each.receive(seen.is_finite > 0)
+            each.receive(is_finite)
         for buffer in self._buffers:
             buffer.end_push()
             _barrier.await_value(buffer.buffer)
@@ -231,10 +263,9 @@ class Rounds:
             self._receive_buffers()
         self._has_begun = False
         self._check_alike(seen)
-        if seen.lacks_state < 0:
-            self._share_state(int(seen.source))
         self._number += 1
-        self._is_value_newer = True
+        self._is_saved = False
+        self._note_counters()
         self._job._round_in_batch += self._job._has_samples
         self._job.store._has_pushed = True
 
@@ -246,12 +277,10 @@ class Rounds:
             self.end()
 
     def wait(self) -> None:
-        """Blocks until the job has this worker's values, and the buffers have theirs."""
+        """Blocks until the buffers have the workers' mean, and what was pushed for a checkpoint has arrived."""
         if self._has_begun:
             return
-        self.push_values()
-        for each in self._gradients.values():
-            each.wait_for_value()
+        self._saved.wait(self._waits.timeout)
         self._receive_buffers()
 
     def detach(self) -> None:
@@ -267,18 +296,21 @@ class Rounds:
     def _begin(self, samples: float) -> None:
         if self._has_begun:
             return
-        self.push_values()
+        self.push_state()
         self._job._keep_samples(self._waits.timeout)
         self._has_begun, self._samples = True, samples
+        if self._seen is None:
+            self._push_header()
+        else:  # pushed when this worker joined
+            self._job._engine.use_step(self._job._step_in_use)
         self._are_finite.clear()
 
-    def push_values(self) -> None:
-        """Pushes the parameters as they are between two rounds, unless that is done."""
-        if self._has_begun or not self._is_value_newer:
+    def push_state(self, is_last: bool = False) -> None:
+        """For checkpoints: what the program has between two rounds. `is_last`: no further round is expected."""
+        if self._has_begun or self._is_saved:
             return
-        for each in self._gradients.values():
-            each.push_value()
-        self._is_value_newer = False
+        self._saved.push(self._number - 1, self._job._engine.take_save(is_last), self._noted, self._waits.timeout)
+        self._is_saved = True
 
     def _push(self, each: MeanGradient) -> None:
         is_finite = each.push(self._samples)
@@ -295,16 +327,22 @@ class Rounds:
         settings = float(zlib.crc32(_settings_of(self._setups).encode()) & 0xFFFFFF)  # exact in float32
         before = float(self._job._round_in_batch)
         self._header.gradient.copy_(torch.tensor(_Header(
-            source=float(self._job.worker) if self._has_state else _NOBODY, lacks_state=0.0 if self._has_state else -1.0,
-            is_finite=float(all(map(bool, self._are_finite))), settings=settings, settings_negated=-settings,
+            lacks_state=0.0 if self._has_state else -1.0, settings=settings, settings_negated=-settings,
             before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY)))
         self._header.push(1.0, 0.0)
 
+    def _receive_header(self) -> _Header:
+        self._header.wait(self._waits.timeout)
+        return _Header(*self._header.value.tolist())
+
+    def _are_all_finite(self) -> bool:
+        if self._finite is None:
+            return True
+        self._finite.wait(self._waits.timeout)
+        return bool(self._finite.value > 0)
+
     def _check_alike(self, seen: _Header) -> None:
         """Raises PushPullError if the other workers are elsewhere in their batch, or parameters would no longer be equal in all."""
-        if not self._has_state and 0 < seen.before < _NOBODY:
-            raise PushPullError(f"step {self._number}: this worker has joined while the others make backward pass {int(seen.before) + 1} of a "
-                                "batch; end the process: its replacement joins again", "ABORTED")
         if seen.before != -seen.before_negated and seen.before < _NOBODY:
             raise PushPullError(f"step {self._number}: workers make different numbers of backward passes with a batch: {int(seen.before)} "
                                 f"before this one, elsewhere {int(-seen.before_negated)}. All must make as many; a worker for which a "
@@ -312,40 +350,53 @@ class Rounds:
         if seen.lacks_state == 0 and seen.settings != -seen.settings_negated:
             self._raise_difference()
 
-    def _share_state(self, source: int) -> None:
-        """Gives parameters and optimizers as they were before this round to those who have joined."""
-        if source == int(_NOBODY):  # all begin, for example from a checkpoint
-            self._has_state = True
-            return
-        self._job._engine.use_step(self._number)  # others may have joined the step that follows
+    def _share_state(self, is_start: bool = False) -> bool:
+        """Gives parameters and optimizers as they are before this round to those who lack them. False: nobody has them.
+
+        At the start of the job those of the first worker count, and each has an optimizer of its own.
+        """
+        engine, timeout = self._job._engine, self._waits.timeout
+        content = numpy.zeros(0, numpy.uint8)
+        engine.use_step(self._number)  # others may have joined the step that follows
         try:
-            if self._has_state:
-                file = io.BytesIO()
-                torch.save({"optimizers": [setup.optimizer.state_dict() for setup in self._setups],
-                            "parameters": [each.parameter.detach() for each in self._gradients.values()]}, file)
-                content = numpy.frombuffer(file.getvalue(), numpy.uint8).copy()
-            else:
-                content = numpy.zeros(0, numpy.uint8)
-            length = int(broadcast(numpy.array([len(content)], numpy.int64), source, job=self._job)[0])
-            received = content if self._job.worker == source else numpy.zeros(length, numpy.uint8)
-            for begin in range(0, length, _PIECE):
-                broadcast(received[begin:begin + _PIECE], source, job=self._job)
+            while True:
+                workers, _, _, flags = engine.all_gather(numpy.array([self._has_state], numpy.uint8), timeout)
+                having = [worker for worker, has_state in zip(workers, numpy.asarray(flags)) if has_state]
+                if not having or len(workers) == 1:
+                    return bool(having)
+                if having[0] == self._job.worker:
+                    content = self._pack(is_start)
+                try:
+                    received = self._broadcast(content, having[0])
+                    break
+                except PushPullError as error:
+                    if error.code != "NOT_FOUND":  # the worker has died: another one has it
+                        raise
         finally:
-            self._job._engine.use_step(None)
-        if not self._has_state:
-            state = torch.load(io.BytesIO(received.tobytes()), map_location="cpu", **_ANY_CONTENT)
-            for setup, of_optimizer in zip(self._setups, state["optimizers"]):
-                setup.optimizer.load_state_dict(of_optimizer)
-            for each, value in zip(self._gradients.values(), state["parameters"]):
-                each.take_value(value)
-        self._has_state = True
+            engine.use_step(self._job._step_in_use)
+        if having[0] != self._job.worker and (is_start or not self._has_state):
+            load(self._setups, {**self._parameters(), **self._counters()}, unpack(received.tobytes()))
+        return True
+
+    def _pack(self, is_start: bool) -> Any:
+        state = state_of(self._setups, self._parameters(), self._noted)
+        if is_start:
+            state["optimizers"] = []
+        return numpy.frombuffer(bytearray(pack(state)), numpy.uint8)
+
+    def _broadcast(self, content: Any, source: int) -> Any:
+        length = int(broadcast(numpy.array([len(content)], numpy.int64), source, timeout=self._waits.timeout, job=self._job)[0])
+        received = content if self._job.worker == source else numpy.zeros(length, numpy.uint8)
+        for begin in range(0, length, _PIECE):
+            broadcast(received[begin:begin + _PIECE], source, timeout=self._waits.timeout, job=self._job)
+        return received
 
     def _raise_difference(self) -> None:
         self._job._engine.use_step(self._number)
         try:
             every = [text.decode() for text in all_gather(_settings_of(self._setups).encode(), job=self._job)]
         finally:
-            self._job._engine.use_step(None)
+            self._job._engine.use_step(self._job._step_in_use)
         others = next(text for text in every if text != every[0])
         first, other = next((a, b) for a, b in zip(every[0].splitlines(), others.splitlines()) if a != b)
         raise PushPullError(f"step {self._number}: the optimizers' settings differ between workers: {first}; elsewhere {other}. Each worker "
@@ -356,9 +407,7 @@ class Rounds:
 class _Header(NamedTuple):
     """What the workers of a round tell each other: of each number all get the least."""
 
-    source: float  # a worker that has the state of the optimizers
-    lacks_state: float  # -1 if someone does
-    is_finite: float  # 0 if a gradient of anyone is not
+    lacks_state: float  # -1 if someone does: who has joined
     settings: float  # a number for all hyperparameters
     settings_negated: float
     before: float  # how many rounds were made with the batch before
@@ -374,6 +423,3 @@ def _settings_of(setups: list[Setup]) -> str:
             numbers = {key: value for key, value in sorted(values.items()) if isinstance(value, (bool, int, float, tuple, list))}
             lines.append(f"{type(setup.optimizer).__name__}, parameter group {number}: {numbers}")
     return "\n".join(lines)
-
-
-_ANY_CONTENT: dict[str, Any] = {"weights_only": False} if torch.__version__ >= "2" else {}

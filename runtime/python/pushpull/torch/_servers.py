@@ -138,7 +138,7 @@ class OnServers:
                 buffer.receive()
         self._is_pending = False
 
-    def finish_pushes(self) -> None:
+    def finish_pushes(self, is_last: bool) -> None:
         """`step` has pushed everything."""
 
     def allow_reading(self) -> None:

@@ -74,8 +74,8 @@ class OnWorkers:
             self._rounds.make_empty()
         self.step(None)
 
-    def finish_pushes(self) -> None:
-        self._rounds.push_values()
+    def finish_pushes(self, is_last: bool) -> None:
+        self._rounds.push_state(is_last)
 
     def wait(self) -> None:
         self._rounds.wait()

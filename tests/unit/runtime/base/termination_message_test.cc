@@ -15,7 +15,10 @@ TEST(TerminationMessageTest, WhatIsWrittenIsRead) {
 
   WriteFinalMessage(path, "unknown flag --epoch");
 
-  EXPECT_EQ(FinalReasonOf(*ReadTextFile(path)), "unknown flag --epoch");
+  const std::optional<ToldEnd> told = ToldEndOf(*ReadTextFile(path));
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->reason, "unknown flag --epoch");
+  EXPECT_FALSE(told->restarts_job);
 }
 
 TEST(TerminationMessageTest, ALongReasonIsCutToWhatKubernetesKeeps) {
@@ -26,10 +29,18 @@ TEST(TerminationMessageTest, ALongReasonIsCutToWhatKubernetesKeeps) {
   EXPECT_EQ(ReadTextFile(path)->size(), kTerminationMessageMax);
 }
 
-TEST(TerminationMessageTest, OtherLastWordsAreNotFinal) {
-  EXPECT_EQ(FinalReasonOf(""), std::nullopt);
-  EXPECT_EQ(FinalReasonOf("Traceback (most recent call last)"), std::nullopt);
-  EXPECT_EQ(FinalReasonOf("it said pushpull-final: or so"), std::nullopt);
+TEST(TerminationMessageTest, AProgramMayAskForARestartOfTheJob) {
+  const std::optional<ToldEnd> told = ToldEndOf("pushpull-restart: the state is lost\n");
+
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->reason, "the state is lost");
+  EXPECT_TRUE(told->restarts_job);
+}
+
+TEST(TerminationMessageTest, OtherLastWordsSayNothing) {
+  EXPECT_FALSE(ToldEndOf("").has_value());
+  EXPECT_FALSE(ToldEndOf("Traceback (most recent call last)").has_value());
+  EXPECT_FALSE(ToldEndOf("it said pushpull-final: or so").has_value());
 }
 
 TEST(TerminationMessageTest, WhereNobodyWatchesNothingIsWritten) {

@@ -62,6 +62,18 @@ TEST(DecideAfterExitTest, AnEndThatSaysSoIsFinal) {
   EXPECT_EQ(usage.text, "exited with code 2; the job fails without a restart");
 }
 
+TEST(DecideAfterExitTest, AProgramMayAskForARestartOfAllMembers) {
+  const RestartSpec spec{.backoff_limit = 2};
+
+  const ExitDecision first = DecideAfterExit(spec, {.exit_code = 1, .restarts_job = true}, {});
+  const ExitDecision third = DecideAfterExit(
+      spec, {.exit_code = 1, .restarts_job = true}, RestartHistory{.job_counted = 2});
+
+  EXPECT_EQ(first.action, ExitAction::kRestartJob);
+  EXPECT_EQ(first.history.job_counted, 1);
+  EXPECT_EQ(third.action, ExitAction::kFailJob);
+}
+
 TEST(DecideAfterExitTest, AProgramThatCannotBeStartedIsFinal) {
   const ExitDecision decision = DecideAfterExit({}, {.exit_code = 128, .has_started = false}, {});
 

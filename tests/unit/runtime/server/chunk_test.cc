@@ -183,6 +183,24 @@ TEST_F(ChunkTest, ASumOfNoGradientIsZerosOnAnyMember) {
   EXPECT_THAT(other.chunk().state().value()->floats(), Each(0));
 }
 
+TEST_F(ChunkTest, AMaximumOfNoGradientLeavesTheValueOnAnyMember) {
+  OneShard own(OptimizerKind::kSum, 0, DType::kFloat32, Reduction::kMax);
+  OneShard other(OptimizerKind::kSum, 0, DType::kFloat32, Reduction::kMax);
+  ASSERT_TRUE(own.chunk().Initialize(Floats(kFloats, 7), 0).ok());
+  ASSERT_TRUE(other.chunk().Initialize(Floats(kFloats, 7), 0).ok());
+  ReceivedContribution contribution = ContributionWithout(PushOf(0, 0));
+  own.chunk().step().CountHeld(contribution);
+
+  const absl::StatusOr<LogEntry> entry = own.chunk().CompleteStep(rules_, pool_);
+
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  EXPECT_FALSE(entry->meta.has_gradient);
+  HostBuffer nothing;
+  ASSERT_TRUE(other.chunk().Apply(entry->meta, {.step = entry->step}, nothing).ok());
+  EXPECT_THAT(own.chunk().state().value()->floats(), Each(7));
+  EXPECT_THAT(other.chunk().state().value()->floats(), Each(7));
+}
+
 TEST_F(ChunkTest, AGradientThatIsNotFiniteIsOneAllTheSame) {
   ReceivedContribution contribution = ContributionOf(PushOf(0, 0));
   contribution.skips_step = true;

@@ -60,12 +60,13 @@ class OneShard {
  public:
   explicit OneShard(OptimizerKind optimizer = OptimizerKind::kSum,
                     double clip_norm = 0,
-                    DType dtype = DType::kFloat32)
+                    DType dtype = DType::kFloat32,
+                    Reduction reduction = Reduction::kSum)
       : tensor_{.id = TensorId{0},
                 .spec = {.name = "w",
                          .dims = {kChunkBytes / sizeof(float) + kFloats},
                          .dtype = dtype,
-                         .reduction = Reduction::kSum,
+                         .reduction = reduction,
                          .optimizer = {.kind = optimizer, .learning_rate = 1},
                          .clip_norm = clip_norm},
                 .first_chunk = kLeadingChunk,

@@ -70,6 +70,9 @@ class LocalJob final : public Job {
   absl::Status UseSamples(const SampleSource& source) override;
   absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
   absl::StatusOr<PushHandle> CommitSamples(bool are_done) override;
+  void UseState() override { std::abort(); }                  // the trainer has none
+  bool TakeSave(bool /*is_last*/) override { std::abort(); }  // likewise
+  std::string mode() const override { return "Sync"; }
   Collectives& collectives() override { std::abort(); }  // the trainer uses none
   Tracing& tracing() override { std::abort(); }          // likewise
   bool is_released() const override { return false; }

@@ -71,10 +71,12 @@ TEST_F(OperationTableTest, PushWithoutAGradientNeedsNone) {
   }
 }
 
-TEST_F(OperationTableTest, OnlyMeanAndSumMayLackAGradient) {
+TEST_F(OperationTableTest, OfARingOnlyMeanAndSumMayLackAGradient) {
   OperationTable lowest{WorkerId{0}};
   Begin(lowest, Reduction::kMin);
+  EXPECT_TRUE(lowest.MakePush("w", {}, {}, {.has_gradient = false}, {}).ok());
 
+  lowest.Continue(Step{0}, {.mode = SyncMode::kAllReduce});
   const absl::Status refused =
       lowest.MakePush("w", gradient_, {}, {.has_gradient = false}, {}).status();
 
