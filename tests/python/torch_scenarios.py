@@ -387,6 +387,25 @@ def survives(where: str) -> None:
     job.end()
 
 
+def goes_on(end: str, dies_at: str = "") -> None:
+    """AdamW on the workers up to step `end`. Both workers are killed once in the step `dies_at`."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(torch.optim.AdamW(model.parameters(), lr=0.02), model=model, optimizer_on="workers")
+    job.start()
+    begin = job.start_step
+    for step in range(begin, int(end)):
+        died = SHARED / f"died-{job.worker}"
+        if str(step) == dies_at and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.zero_grad()
+        loss_of(model, job.worker, step % 8).backward()
+        optimizer.step()
+    torch.save({"begin": begin, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, SHARED / f"state-{job.worker}")
+    job.end()
+
+
 def is_traced() -> None:
     """Steps until worker 0 has the trace of ten of them."""
     job = pushpull.init()

@@ -7,11 +7,15 @@ import json
 import multiprocessing
 import sys
 import unittest
+from typing import Any
 
 import torch
 import torch_scenarios
 from package_test import HERE, JobTest, run
 from training_cases import TrainingCases
+
+
+ANY_CONTENT: dict[str, Any] = {"weights_only": False} if torch.__version__ >= "2" else {}
 
 
 class TorchTest(TrainingCases, JobTest):
@@ -85,6 +89,24 @@ class TorchTest(TrainingCases, JobTest):
 
     def test_they_are_with_the_optimizer_on_workers(self) -> None:
         self.survive("workers")
+
+    def test_optimizers_on_workers_are_in_checkpoints(self) -> None:
+        self.run_scenario("goes_on", 40)
+        expected = self.states()
+        checkpoint = 'spec.checkpoint={"claim": "c", "everySeconds": 3600}'
+        self.run_scenario("goes_on", 20, settings=(checkpoint,))
+        self.run_scenario("goes_on", 40, 30, settings=(checkpoint,), fails=True)
+
+        for state in self.states():
+            self.assertEqual(state["begin"], 20, "when both workers are killed, the job starts again from the checkpoint")
+            for name, value in expected[0]["model"].items():
+                self.assertTrue(torch.equal(state["model"][name], value), name)
+            for index, kept in expected[0]["optimizer"]["state"].items():
+                for key, value in kept.items():
+                    self.assertTrue(torch.equal(state["optimizer"]["state"][index][key], value), f"{key} of parameter {index}")
+
+    def states(self) -> list[dict[str, Any]]:
+        return [torch.load(self.folder / f"state-{worker}", **ANY_CONTENT) for worker in range(2)]
 
     def test_tensors_are_used_where_they_are(self) -> None:
         self.run_scenario("tensors_are_arrays")

@@ -32,7 +32,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     scaler            the torch.amp.GradScaler of float16 autocast (torch 2.3 or newer on the CPU); the optimizer runs on the workers
     optimizer_on      "workers": any optimizer. After backward() each `parameter.grad` is the workers' mean, as with
                       DistributedDataParallel; parameters, gradients and the optimizer are the program's to read and change. Each
-                      backward pass outside `no_sync` is a step of the job. Needs mode Sync without backup workers and gated steps
+                      backward pass outside `no_sync` is a step of the job. Who joins gets parameters and state from another
+                      worker; the job's checkpoints have them. Needs mode Sync without backup workers and gated steps
                       "servers": SGD, Adagrad, Adam, AdamW and SparseAdam of torch.optim. Gradients are sent during the backward pass,
                       each part of a parameter is updated once, where it is, and new values arrive during the next forward pass: who
                       reads a parameter waits for it. Using a gradient after backward(), changing a parameter, a setting other than lr,

@@ -81,6 +81,11 @@ class MeanGradient:
             grad.mul_(self._scale)
         self._received = grad
 
+    @property
+    def has_gradient(self) -> bool:
+        """Whether any worker had one in the last round."""
+        return self._gradient.has_gradient
+
     def is_local(self) -> bool:
         """Whether its gradient stays on this worker now (`no_sync`)."""
         return all(setup.is_local() for setup in self._setups)
@@ -307,6 +312,9 @@ class Rounds:
 
     def push_state(self, is_last: bool = False) -> None:
         """For checkpoints: what the program has between two rounds. `is_last`: no further round is expected."""
+        if is_last and self._seen is not None:  # it has joined in a round that the program does not make
+            self.make_empty()
+            is_last = not any(each.has_gradient for each in self._gradients.values())  # else it lacks the optimizer's step
         if self._has_begun or self._is_saved:
             return
         self._saved.push(self._number - 1, self._job._engine.take_save(is_last), self._noted, self._waits.timeout)
