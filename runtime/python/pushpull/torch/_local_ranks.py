@@ -16,6 +16,7 @@ import torch
 import torch.distributed
 
 from .. import _engine
+from .._collectives import barrier
 from .._errors import PushPullError
 from .._job import Job, current_job, join, refuse_second_process
 from .._job import init as join_alone
@@ -64,6 +65,17 @@ def job_of_one_process(trainer: str) -> Job:
         raise ValueError(f"{trainer}: this worker has {job.local_ranks} local ranks, and each would train as the whole worker; start "
                          "one process for each worker, without torchrun (spec.workers.gpusPerWorker: 1)")
     return job
+
+
+def has_collectives(job: Job) -> bool:
+    """Whether the workers can tell each other values: in mode Sync without backup workers. All workers call it before a step."""
+    try:
+        barrier(job=job)
+    except PushPullError as error:
+        if error.code == "FAILED_PRECONDITION":
+            return False
+        raise
+    return True
 
 
 class LocalRanks:

@@ -22,7 +22,7 @@ class PushedParameter:
         self.parameter = parameter
         self.group = group
         self.is_pushed = False  # in the current step
-        self.may_read = False  # whether the program knows that the gradient it reads is that of this worker
+        self.may_read = False  # whether the program knows that the norm it measures is that of this worker's gradient
         self._left: Optional[tuple[torch.Tensor, int]] = None  # `parameter.grad` after the push, and its version
 
     def push(self, samples: float) -> None:
@@ -37,7 +37,7 @@ class PushedParameter:
         """Raises RuntimeError if the program has replaced or changed the gradient since it was pushed."""
         with WithoutBarrier():
             found = self._found()
-        if self.may_read or found == self._left or (found and self._left and found[0] is self._left[0] and found[1] == self._left[1]):
+        if found == self._left or (found and self._left and found[0] is self._left[0] and found[1] == self._left[1]):
             return
         what = "dropped" if found is None else "changed"
         raise RuntimeError(f'the gradient of parameter "{self.name}" was {what} between backward() and step(), after it was sent to the '
@@ -76,8 +76,10 @@ class SentGradient(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function not in _WITHOUT_VALUE:
+        if function not in _WITHOUT_VALUE and not _is_measured(function, args):
             _refuse((args, kwargs), function)
+        if function is _Tensor.mul_ and _is_measured(function, args):
+            return args[0]  # the servers may still be reading it
         with WithoutBarrier():
             return function(*args, **(kwargs or {}))
 
@@ -104,10 +106,21 @@ _WITHOUT_VALUE = {*_getters("shape", "dtype", "device", "layout", "is_leaf", "is
 _AFTER_STEP = {_Tensor.zero_, _Tensor.detach_}
 
 
+# What torch.nn.utils.clip_grad_norm_ does without a limit, to measure the norm.
+_NORMS = {torch.linalg.vector_norm, _Tensor.mul_}
+
+
+def _is_measured(function: Any, args: Any) -> bool:
+    """Whether a program that knows what it reads measures the norm. Multiplies by 1 then, or by NaN if the norm is not finite."""
+    if function not in _NORMS or not isinstance(args[0], SentGradient) or not args[0]._sender.may_read:
+        return False
+    return function is not _Tensor.mul_ or not float(args[1]) < 1
+
+
 def _refuse(value: Any, function: Any) -> None:
     if isinstance(value, SentGradient):
         sender = value._sender
-        if not sender.may_read and not (function in _AFTER_STEP and not sender.is_pushed):
+        if not (function in _AFTER_STEP and not sender.is_pushed):
             raise RuntimeError(f'the gradient of parameter "{sender.name}" is used after backward() ({_name_of(function)}), but it was '
                                f"sent to the servers during the backward pass, and a change has no effect: {_REMEDY}")
     elif isinstance(value, (tuple, list)):

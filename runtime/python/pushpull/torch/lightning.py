@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -13,11 +14,12 @@ from lightning.pytorch import Trainer  # type: ignore[import-not-found, unused-i
 from lightning.pytorch.strategies import ParallelStrategy  # type: ignore[import-not-found, unused-ignore]
 from lightning.pytorch.utilities.model_helpers import is_overridden  # type: ignore[import-not-found, unused-ignore]
 from lightning.pytorch.utilities.rank_zero import rank_zero_only  # type: ignore[import-not-found, unused-ignore]
+from torch.utils.data import DistributedSampler, SequentialSampler
 
 from .. import _collectives
 from .._errors import PushPullError
 from .._job import Job
-from ._local_ranks import job_of_one_process
+from ._local_ranks import has_collectives, job_of_one_process
 from ._optimizer import DistributedOptimizer
 
 
@@ -68,8 +70,8 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     in configure_gradient_clipping, and with 16-mixed; "servers" raises ValueError for the last three.
 
     From the first training step on what is logged with sync_dist=True, metrics of torchmetrics, and decisions to stop and to save are
-    those of all workers; without sync_dist a metric is this worker's. After the job's end and before `fit` everything is this worker's
-    own. Worker 0 writes logs and checkpoints, which have the optimizer's state, even if it runs on the servers.
+    those of all workers; without sync_dist a metric is this worker's. After the job's end, before `fit`, and in modes other than Sync
+    everything is this worker's own. Worker 0 writes logs and checkpoints, which have the optimizer's state, even if it runs on the servers.
 
     Fitting raises PushPullError like DistributedOptimizer, and FAILED_PRECONDITION in a worker that joins a job that has made steps:
     Lightning would begin with its first batch. Continue in a new job, with fit(ckpt_path=...). The strategy raises ValueError in a
@@ -85,6 +87,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         self._wrapped: list[DistributedOptimizer] = []
         self._codec, self._clip_norm, self._optimizer_on = codec, clip_norm, optimizer_on
         self._is_training = False  # whether this worker has begun its first step, and with it the others
+        self._has_collectives = False
         self._has_failed = False
         self._taken: Optional[tuple[Trainer, Any]] = None  # the Trainer's limit of the gradient's norm
         rank_zero_only.rank = self._job.worker  # the worker that writes logs
@@ -97,6 +100,14 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     @property
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         return {"num_replicas": self._job.workers, "rank": self._job.worker}
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        """Keeps the order of a training set that the program does not shuffle; Lightning shuffles each that it divides."""
+        sampler = getattr(dataloader, "sampler", None)
+        given = sys._getframe(2).f_locals.get("dl")  # that of the program, in FitLoop.setup_data
+        if isinstance(sampler, DistributedSampler) and isinstance(getattr(given, "sampler", None), SequentialSampler):
+            sampler.shuffle = False
+        return dataloader
 
     def model_to_device(self) -> None:
         """Moves the module to the first of the Trainer's devices; a worker has one."""
@@ -160,6 +171,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
             raise PushPullError(f"Trainer.fit: this worker has joined at step {self._job.start_step} of the job, and Lightning's Trainer is at "
                                 f"step {at}, with its own order of samples and schedules; train in a new job, and pass "
                                 "fit(ckpt_path=...) to continue from a checkpoint of Lightning", "FAILED_PRECONDITION")
+        self._has_collectives = has_collectives(self._job)
         self._is_training = True
 
     @contextlib.contextmanager
@@ -173,8 +185,8 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     # ---- what the workers tell each other ----
 
     def _is_with_others(self) -> bool:
-        """Whether all workers are in the training loop, where they make the same calls."""
-        return self._is_training and not self._job._has_ended
+        """Whether all workers are in the training loop, where they make the same calls, and the job's mode has collectives."""
+        return self._is_training and self._has_collectives and not self._job._has_ended
 
     def barrier(self, name: Optional[str] = None) -> None:
         """Waits for the other workers, if all are training."""
