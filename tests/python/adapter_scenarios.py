@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import Dataset, SequentialSampler, Subset
 
 SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
+HALF = os.environ.get("HALF", "")  # of a training that is resumed: "first" or "second"
 WORKERS = 2
 BATCH = 10
 FAILED = 3  # the exit code of a worker whose program failed: it ends the job
@@ -56,7 +57,7 @@ LIGHTNING = {
                          refused={"servers": 'gradient_clip_algorithm="value"'}),
     "stops_early": Case({"max_epochs": 20}, optimizer="sgd", schedule="plateau", program="stops_early"),
     "manual": Case(program="manual", optimizer="rmsprop", refused={"servers": "servers cannot run"}),
-    "closures": Case(optimizer="lbfgs", refused={"servers": "servers cannot run"}),
+    "closures": Case(optimizer="lbfgs", num_samples=120, refused={"servers": "servers cannot run"}),
     "bfloat16": Case({"precision": "bf16-mixed"}, tolerance=0.02),
     "float16": Case(program="float16", tolerance=0.02, refused={"servers": '"16-mixed"'}),
     "resumes": Case(program="resumes", schedule="steps"),
@@ -140,12 +141,14 @@ def lightning(name: str, place: str) -> Result:
         def training_step(self, batch: Any, _: int) -> None:  # type: ignore[override]
             of_model, of_critic = self.optimizers()
             of_critic.zero_grad()
-            loss = self.critic(self.model(batch[0]).detach()).mean() - self.critic(batch[0]).square().mean().log()
+            softplus = nn.functional.softplus
+            loss = softplus(self.critic(self.model(batch[0]).detach())).mean() + softplus(-self.critic(batch[0])).mean()
+            self.losses.append(loss.item())
             self.manual_backward(loss)
             self.clip_gradients(of_critic, 0.5, "norm")
             of_critic.step()
             of_model.zero_grad()
-            self.manual_backward(-self.critic(self.model(batch[0])).mean())
+            self.manual_backward(softplus(-self.critic(self.model(batch[0]))).mean())
             of_model.step()
 
         def validation_step(self, batch: Any, _: int) -> None:
@@ -172,11 +175,11 @@ def lightning(name: str, place: str) -> Result:
     saved = str(SHARED / "saved.ckpt")
     more: Result = {}
     if case.program == "resumes":
-        # The first half was saved by the run before, of the other kind: see adapter_test.py.
-        if os.environ.get("HALF") == "first":
+        # A job for each half; one process trains without a break.
+        if HALF == "first":
             trained(module, max_epochs=1).save_checkpoint(saved)
         else:
-            trained(module, saved)
+            trained(module, saved if HALF == "second" else None)
     elif case.program == "stops_early":
         best = ModelCheckpoint(SHARED / "best", monitor="val_loss", save_top_k=1)
         trainer = trained(module, callbacks=[EarlyStopping("val_loss", min_delta=0.02, patience=2), best])
@@ -196,7 +199,7 @@ TRANSFORMERS = {
     "evaluates": Case({"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True, "learning_rate": 0.05,
                        "num_train_epochs": 3}, program="labels", num_samples=100),
     "recomputes": Case({"gradient_checkpointing": True, "lr_scheduler_type": "constant"}, program="labels", num_samples=100),
-    "bfloat16": Case({"bf16": True}, program="classes", tolerance=0.02),
+    "bfloat16": Case({"bf16": True}, program="classes", optimizer="sgd", tolerance=0.02),
     "adafactor": Case({"optim": "adafactor", "learning_rate": 0.01}, program="classes", refused={"servers": "servers cannot run"}),
     "resumes": Case({"save_steps": 5, "max_steps": 10}, program="labels"),
     "float16": Case({"fp16": True}, program="classes", refused={"servers": "use bf16", "workers": "use bf16"}),
@@ -246,15 +249,25 @@ def transformers(name: str, place: str) -> Result:
     model = language_model(case.program)
     data = Sentences(case.num_samples, case.program != "labels")
     losses: list[float] = []
+    weights: list[float] = []  # of the losses: what each is the mean of
     scores: list[float] = []
 
     class InOrder(Trainer):  # type: ignore[misc, unused-ignore]
+        counted = 0.0
+
         def _get_train_sampler(self, *_: Any) -> Any:
             return SequentialSampler(self.train_dataset)
 
+        def compute_loss(self, model: Any, inputs: Any, *options: Any, num_items_in_batch: Any = None, **more: Any) -> Any:
+            self.counted = float(num_items_in_batch) if num_items_in_batch is not None else self.counted + len(inputs["labels"])
+            return super().compute_loss(model, inputs, *options, num_items_in_batch=num_items_in_batch, **more)
+
     class Log(TrainerCallback):  # type: ignore[misc, unused-ignore]
         def on_log(self, *_: Any, logs: Any, **__: Any) -> None:
-            losses.extend([logs["loss"]] if "loss" in logs else [])
+            if "loss" in logs:
+                losses.append(logs["loss"])
+                weights.append(trainer.counted)
+                trainer.counted = 0.0
             scores.extend([logs["eval_loss"]] if "eval_loss" in logs else [])
 
         def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
@@ -269,24 +282,24 @@ def transformers(name: str, place: str) -> Result:
         job = pushpull.current_job()
         data = Subset(data, range(job.worker, len(data), job.workers))  # type: ignore[assignment]
         callbacks.append(PushPullCallback(optimizer_on=place))
-    options = {"num_train_epochs": 2, "learning_rate": 0.02, "optim": "adamw_torch" if case.optimizer == "adamw" else case.optimizer,
+    options = {"num_train_epochs": 2, "learning_rate": 0.02, "adam_epsilon": 1e-4, "optim": "adamw_torch" if case.optimizer == "adamw" else case.optimizer,
                "save_strategy": "no", **case.options}
     if "save_steps" in options:
         options["save_strategy"] = "steps"
     arguments = TrainingArguments(str(SHARED / "out"), use_cpu=True, per_device_train_batch_size=BATCH * (WORKERS if alone else 1),
                                   logging_steps=1, report_to=[], disable_tqdm=True, **options)
     trainer = InOrder(model, arguments, train_dataset=data, eval_dataset=Sentences(40, case.program != "labels"), callbacks=callbacks)
-    if name == "resumes" and os.environ.get("HALF") == "first":
+    if HALF == "first":
         trainer.add_callback(stop_after(5))
         trainer.train()
     else:
-        trainer.train(resume_from_checkpoint=True if name == "resumes" and os.environ.get("HALF") else None)
+        trainer.train(resume_from_checkpoint=True if HALF == "second" else None)
     more = {}
     if case.program == "labels":
-        more = {"generated": model.generate(data[0]["input_ids"][None, :3], max_new_tokens=6, do_sample=False)}
-        if not alone:
-            more = {"generated": model.generate(Sentences(1, False)[0]["input_ids"][None, :3], max_new_tokens=6, do_sample=False)}
-    return {"losses": losses, "scores": scores, "values": model.state_dict(), **more}
+        more = {"generated": model.generate(Sentences(1, False)[0]["input_ids"][None, :3], max_new_tokens=6, do_sample=False)}
+    # The loss does not depend on the keys' biases: their gradients are rounding errors, of which Adam makes steps of full length.
+    values = {name: value for name, value in model.state_dict().items() if not name.endswith("key.bias")}
+    return {"losses": losses, "weights": weights, "scores": scores, "values": values, **more}
 
 
 def stop_after(steps: int) -> Any:

@@ -9,33 +9,34 @@ A test whose package is missing is skipped.
 import importlib.util
 import json
 import os
-import sys
 import unittest
 from typing import Any, Optional
-from unittest import mock
 
 import adapter_scenarios
+import model_programs
 import torch
 from package_test import HERE, MANIFEST, PUSHPULL, JobTest, run
-from programs_test import difference, result_in
+from programs_test import JudgesPrograms, add_tests, difference, result_in
 
 PLACES = ("servers", "workers")
 
 
 def compared(results: list[dict[str, Any]], alone: dict[str, Any]) -> dict[str, float]:
-    """By what differs: the largest relative difference of the workers from one process. Losses are the mean of the workers'."""
-    mean_loss = torch.tensor([each["losses"] for each in results]).mean(0)
-    differences = {"losses": difference(mean_loss, torch.tensor(alone["losses"]))}
+    """By what differs: the largest relative difference of the workers from one process. Its loss is the mean of theirs."""
+    losses, weights = (torch.tensor([each[key] for each in results if key in each]) for key in ("losses", "weights"))
+    mean_loss = (losses * weights).sum(0) / weights.sum(0) if len(weights) else losses.mean(0)
+    count = len(mean_loss)  # fewer, if the training was resumed
+    differences = {"losses": difference(mean_loss, torch.tensor(alone["losses"])[-count:])}
     for each in results:
-        differences["scores"] = max(differences.get("scores", 0), difference(torch.tensor(each["scores"]), torch.tensor(alone["scores"])))
+        scores = torch.tensor(alone["scores"])[-len(each["scores"]):]
+        differences["scores"] = max(differences.get("scores", 0), difference(torch.tensor(each["scores"]), scores))
         for name, value in alone["values"].items():
             differences["values"] = max(differences.get("values", 0), difference(each["values"][name], value))
     return differences
 
 
-@unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
 class AdapterTest(JobTest):
-    """A test for each case of adapter_scenarios.py; see `add_tests`."""
+    """A test for each case of adapter_scenarios.py; see `add_cases`."""
 
     def compare(self, kind: str, name: str) -> None:
         case = adapter_scenarios.CASES[kind][name]
@@ -60,8 +61,7 @@ class AdapterTest(JobTest):
         adapter_scenarios.SHARED = self.folder / "alone"  # type: ignore[misc]
         adapter_scenarios.SHARED.mkdir()
         torch.set_num_threads(1)
-        with mock.patch.dict(os.environ, {} if "resumes" not in name else {"HALF": ""}):
-            return adapter_scenarios.copied(adapter_scenarios.KINDS[kind](name, "alone"))
+        return adapter_scenarios.copied(adapter_scenarios.KINDS[kind](name, "alone"))
 
     def results_of(self, kind: str, name: str, place: str) -> list[dict[str, Any]]:
         folder = self.folder / place
@@ -83,7 +83,13 @@ class AdapterTest(JobTest):
         return found
 
 
-def add_tests() -> None:
+class ModelsTest(JudgesPrograms):
+    """A test for each program of model_programs.py."""
+
+    SCENARIOS = HERE / "model_programs.py"
+
+
+def add_cases() -> None:
     for kind, cases in adapter_scenarios.CASES.items():
         for name in cases:
             @unittest.skipUnless(importlib.util.find_spec(kind), f"{kind} is not installed")
@@ -92,7 +98,8 @@ def add_tests() -> None:
             setattr(AdapterTest, f"test_{kind}_{name}", test)
 
 
-add_tests()
+add_cases()
+add_tests(ModelsTest, model_programs.__name__)
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    unittest.main()

@@ -192,6 +192,27 @@ def weight_standardization_by_a_hook(context: Context) -> nn.Module:
     return model
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.gates = nn.LSTM(1, 8, num_layers=2, batch_first=True, bidirectional=True), nn.GRU(16, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h, _ = self.cells(x[:, :, None])
+        _, last = self.gates(h.transpose(0, 1))
+        scores: torch.Tensor = self.head(last[-1])
+        return scores
+
+
+@program()
+def recurrent_layers(context: Context) -> nn.Module:
+    """A bidirectional LSTM and a GRU, whose modules keep lists of their weights."""
+    model = Recurrent()
+    fit(context, model, context.wrap(adamw(model), model), 10)
+    return model
+
+
 # ---- which parameters train ----
 
 

@@ -11,7 +11,7 @@ import re
 import unittest
 from typing import Any, Optional
 
-import programs  # fills PROGRAMS
+import programs
 import torch
 from package_test import HERE, MANIFEST, PUSHPULL, JobTest, run
 from program_ways import PROGRAMS, WORKERS, run_alone
@@ -53,8 +53,10 @@ def judged(result: dict[str, Any]) -> tuple[str, str]:
     return "refused" if result["is_ours"] and names_it and REMEDY.search(text) else "wrong", text
 
 
-class ProgramsTest(JobTest):
-    """A test for each program; see `add_tests`."""
+class JudgesPrograms(JobTest):
+    """Runs a program of SCENARIOS in all ways."""
+
+    SCENARIOS = HERE / "programs.py"
 
     def judge(self, name: str) -> None:
         program = PROGRAMS[name]
@@ -72,7 +74,7 @@ class ProgramsTest(JobTest):
     def verdict_of(self, name: str, way: str, expected: list[dict[str, Any]]) -> tuple[str, str]:
         folder = self.folder / way
         folder.mkdir()
-        command = ["python3", "-B", "-W", "ignore", str(HERE / "programs.py"), name, way]
+        command = ["python3", "-B", "-W", "ignore", str(self.SCENARIOS), name, way]
         environment = {**os.environ, "SCENARIO_FOLDER": str(folder), "OMP_NUM_THREADS": "1"}
         if PROGRAMS[name].is_notebook:
             done = run(PUSHPULL.with_name(command[0]), *command[1:], cwd=folder, env=environment)
@@ -91,18 +93,24 @@ class ProgramsTest(JobTest):
         return max(verdicts, key=lambda each: each[0] == "wrong")
 
 
+class ProgramsTest(JudgesPrograms):
+    """A test for each program of programs.py."""
+
+
 def result_in(path: pathlib.Path) -> Optional[dict[str, Any]]:
     return torch.load(path, weights_only=False) if path.exists() else None
 
 
-def add_tests() -> None:
-    for name in PROGRAMS:
-        def test(self: ProgramsTest, name: str = name) -> None:
+def add_tests(suite: type[JudgesPrograms], module: str) -> None:
+    """A test for each program of the module."""
+    for name, program in PROGRAMS.items():
+        def test(self: JudgesPrograms, name: str = name) -> None:
             self.judge(name)
-        setattr(ProgramsTest, f"test_{name}", test)
+        if program.run.__module__ == module:
+            setattr(suite, f"test_{name}", test)
 
 
-add_tests()
+add_tests(ProgramsTest, programs.__name__)
 
 if __name__ == "__main__":
     unittest.main()

@@ -15,6 +15,7 @@ import sys
 import threading
 from typing import Any, Callable, Optional
 
+import ddp_cases
 import fake_accelerator
 import pushpull
 import pushpull.torch as pp
@@ -517,6 +518,13 @@ def ddp_rank(rank: int, store: str, kind: str, clip_norm: float, micro: int, out
     out.put((rank, ddp_losses(parallel, optimizer, rank, micro, parallel.no_sync, clip)))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+
+
+def curve_on_workers(name: str) -> None:
+    """The losses of a case of ddp_cases.py."""
+    job = pushpull.init()
+    (SHARED / f"curve-{job.worker}").write_text(json.dumps(ddp_cases.run(ddp_cases.OfJob(job.worker), name)))
+    job.end()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ import sys
 import unittest
 from typing import Any
 
+import ddp_cases
 import torch
 import torch_scenarios
-from package_test import HERE, JobTest, run
+from package_test import HERE, RUN_SECONDS, JobTest, run
 from training_cases import TrainingCases
 
 
@@ -158,6 +159,27 @@ class TorchTest(TrainingCases, JobTest):
             for clip, micro in ((0, 1), (0.5, 1), (0, 2)):
                 with self.subTest(kind=kind, clip=clip, micro=micro):
                     self.compare_with_ddp(kind, clip, micro)
+
+    def test_optimizers_on_workers_are_as_with_ddp(self) -> None:
+        names = [name for name, case in ddp_cases.CASES.items() if case.is_possible()]
+        spawn = multiprocessing.get_context("spawn")
+        answers = spawn.Queue()
+        ranks = [spawn.Process(target=ddp_cases.run_group, args=(rank, str(self.folder / "rendezvous"), names, answers)) for rank in range(2)]
+        for rank in ranks:
+            rank.start()
+            self.addCleanup(rank.kill)
+        expected = dict(answers.get(timeout=RUN_SECONDS) for _ in ranks)
+        for rank in ranks:
+            rank.join(30)
+        for name in names:
+            with self.subTest(name=name):
+                self.run_scenario("curve_on_workers", name, servers=1)
+
+                curves = [json.loads((self.folder / f"curve-{worker}").read_text()) for worker in range(2)]
+                self.assertEqual([len(each) for each in curves], [len(expected[worker][name]) for worker in range(2)])
+                worst = max(abs(a - b) / max(abs(b), 1e-3) for worker in range(2) for a, b in zip(curves[worker], expected[worker][name]))
+                print(f"{name}, on workers: losses differ by at most {worst:.1e}", flush=True)
+                self.assertLess(worst, 1e-4)
 
     def test_types_are_checked(self) -> None:
         package = run(sys.executable, "-m", "mypy", "--strict", "-p", "pushpull", cwd=self.folder)

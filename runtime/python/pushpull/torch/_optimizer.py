@@ -193,6 +193,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def defaults(self, defaults: Any) -> None:
         self._optimizer.defaults = defaults
 
+    def __getattr__(self, name: str) -> Any:
+        """What else the optimizer has: `train` of a schedule-free one, `first_step` of SAM. On the servers it would have no effect."""
+        if name.startswith("_") or "_optimizer" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        if self.__dict__.get("runs_on_servers", True):
+            raise AttributeError(f"{name}: the optimizer runs on the servers, and {type(self._optimizer).__name__}.{name} would have no "
+                                 'effect there; pass optimizer_on="workers"')
+        return getattr(self._optimizer, name)
+
     def __repr__(self) -> str:
         return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self.runs_on_servers else 'workers'})"
 
