@@ -90,12 +90,9 @@ class Tied(nn.Module):
         return scores
 
 
-def lightning(name: str, place: str) -> Result:
-    from lightning.pytorch import LightningModule, Trainer
-    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-    from torch.utils.data import DataLoader
-
-    case = LIGHTNING[name]
+def module_of(case: Case) -> Any:
+    """One loss and one optimizer, which Lightning runs."""
+    from lightning.pytorch import LightningModule
 
     class Module(LightningModule):
         def __init__(self) -> None:
@@ -129,16 +126,21 @@ def lightning(name: str, place: str) -> Result:
                 return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
             return optimizer
 
-    class Adversaries(Module):
-        """Two optimizers, and a pass of the one through the other's parameters."""
+    return Module
 
+
+def adversaries_of(case: Case) -> Any:
+    """Two optimizers, which the program runs, and a pass of the one through the other's parameters."""
+    module: Any = module_of(case)
+
+    class Adversaries(module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.automatic_optimization = False
             self.critic = nn.Sequential(nn.Linear(8, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
             self.model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
 
-        def training_step(self, batch: Any, _: int) -> None:  # type: ignore[override]
+        def training_step(self, batch: Any, _: int) -> None:
             of_model, of_critic = self.optimizers()
             of_critic.zero_grad()
             softplus = nn.functional.softplus
@@ -157,6 +159,16 @@ def lightning(name: str, place: str) -> Result:
         def configure_optimizers(self) -> Any:
             return [OPTIMIZERS[case.optimizer](each.parameters()) for each in (self.model, self.critic)]
 
+    return Adversaries
+
+
+def lightning(name: str, place: str) -> Result:
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+    from torch.utils.data import DataLoader
+
+    case = LIGHTNING[name]
+
     def trained(module: Any, path: Optional[str] = None, **options: Any) -> Any:
         alone = is_alone(place)
         if not alone:
@@ -171,7 +183,7 @@ def lightning(name: str, place: str) -> Result:
         trainer.fit(module, DataLoader(Sides(case.num_samples), batch_size=size), DataLoader(Sides(80), batch_size=size), ckpt_path=path)
         return trainer
 
-    module = Adversaries() if case.program == "manual" else Module()
+    module = (adversaries_of if case.program == "manual" else module_of)(case)()
     saved = str(SHARED / "saved.ckpt")
     more: Result = {}
     if case.program == "resumes":

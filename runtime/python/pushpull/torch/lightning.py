@@ -13,7 +13,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Trainer  # type: ignore[import-not-found, unused-ignore]
 from lightning.pytorch.strategies import ParallelStrategy  # type: ignore[import-not-found, unused-ignore]
 from lightning.pytorch.utilities.model_helpers import is_overridden  # type: ignore[import-not-found, unused-ignore]
-from lightning.pytorch.utilities.rank_zero import rank_zero_only  # type: ignore[import-not-found, unused-ignore]
+from lightning.pytorch.utilities.rank_zero import rank_zero_only  # type: ignore[import-not-found, attr-defined, unused-ignore]
 from torch.utils.data import DistributedSampler, SequentialSampler
 
 from .. import _collectives
@@ -89,8 +89,9 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         self._is_training = False  # whether this worker has begun its first step, and with it the others
         self._has_collectives = False
         self._has_failed = False
-        self._taken: Optional[tuple[Trainer, Any]] = None  # the Trainer's limit of the gradient's norm
-        rank_zero_only.rank = self._job.worker  # the worker that writes logs
+        self._taken: Optional[tuple[Any, Any]] = None  # the Trainer's limit of the gradient's norm
+        logging: Any = rank_zero_only
+        logging.rank = self._job.worker  # of whom worker 0 writes
 
     @property
     def root_device(self) -> torch.device:
@@ -100,6 +101,11 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     @property
     def distributed_sampler_kwargs(self) -> dict[str, Any]:
         return {"num_replicas": self._job.workers, "rank": self._job.worker}
+
+    @property
+    def _module(self) -> Any:
+        """The LightningModule, whose type is known only with Lightning."""
+        return self.lightning_module
 
     def process_dataloader(self, dataloader: Any) -> Any:
         """Keeps the order of a training set that the program does not shuffle; Lightning shuffles each that it divides."""
@@ -111,8 +117,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
 
     def model_to_device(self) -> None:
         """Moves the module to the first of the Trainer's devices; a worker has one."""
-        module: torch.nn.Module = self.lightning_module
-        module.to(self.root_device)
+        self._module.to(self.root_device)
 
     def setup_optimizers(self, trainer: Trainer) -> None:
         """Wraps the optimizers. The job starts with the first forward pass, after Lightning has loaded a checkpoint."""
@@ -122,21 +127,21 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         place = self._place(trainer, len(optimizers), scaler)
         limits = [self._clip_norm, self._take_clip_norm(trainer)]
         clip_norm = min((each for each in limits if each is not None), default=None)
-        self._wrapped = [DistributedOptimizer(each, model=self.lightning_module, codec=self._codec, clip_norm=clip_norm, scaler=scaler,
+        self._wrapped = [DistributedOptimizer(each, model=self._module, codec=self._codec, clip_norm=clip_norm, scaler=scaler,
                                               optimizer_on=place) for each in optimizers]
         self.optimizers = list(self._wrapped)
         for config in self.lr_scheduler_configs:
             for each in self._wrapped:
                 if config.scheduler.optimizer is each._optimizer:
                     config.scheduler.optimizer = each  # so that it sees the steps
-        for module in self.lightning_module.modules():
+        for module in self._module.modules():
             if hasattr(module, "distributed_available_fn") and hasattr(module, "dist_sync_fn"):  # a metric of torchmetrics
                 module.distributed_available_fn = self._is_with_others
                 module.dist_sync_fn = lambda value, group=None: self._gather(value)
 
     def _place(self, trainer: Trainer, num_optimizers: int, scaler: Any) -> str:
         """Where the optimizers run. Raises ValueError for what the servers cannot do, if they are wanted."""
-        module = self.lightning_module
+        module = self._module
         refused = {'gradient_clip_algorithm="value"': bool(trainer.gradient_clip_val) and trainer.gradient_clip_algorithm == "value",
                    "configure_gradient_clipping": is_overridden("configure_gradient_clipping", module),
                    'precision="16-mixed"': scaler is not None}
@@ -151,7 +156,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     def _take_clip_norm(self, trainer: Trainer) -> Optional[float]:
         """The Trainer's limit of the norm, which the wrapped optimizer applies in its place."""
         is_norm = trainer.gradient_clip_algorithm in (None, "norm")
-        if not trainer.gradient_clip_val or not is_norm or is_overridden("configure_gradient_clipping", self.lightning_module):
+        if not trainer.gradient_clip_val or not is_norm or is_overridden("configure_gradient_clipping", self._module):
             return None
         self._taken = (trainer, trainer.gradient_clip_val)
         trainer.gradient_clip_val = None
@@ -166,7 +171,7 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         if self._is_training or not self._wrapped:
             return
         self._job._start_once()
-        at = self.lightning_module.trainer.global_step
+        at = self._module.trainer.global_step
         if self._job.start_step > 0 and at != self._job.start_step:
             raise PushPullError(f"Trainer.fit: this worker has joined at step {self._job.start_step} of the job, and Lightning's Trainer is at "
                                 f"step {at}, with its own order of samples and schedules; train in a new job, and pass "
@@ -238,15 +243,15 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
     def teardown(self) -> None:
         """Waits until the module has the values after the last step."""
         if self._taken is not None:
-            trainer, trainer.gradient_clip_val = self._taken
+            self._taken[0].gradient_clip_val = self._taken[1]
             self._taken = None
         if self._has_failed:  # the module stays where it is: to move it, its values would be waited for
             self.precision_plugin.teardown()
-            self.accelerator.teardown()
+            getattr(self, "accelerator").teardown()
             return
         for each in self._wrapped:
             each.wait()
             if each.runs_on_servers:  # which have the gradients; Lightning would move them to the CPU
-                for parameter in self.lightning_module.parameters():
+                for parameter in self._module.parameters():
                     parameter.grad = None
         super().teardown()

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Optional
 
 import torch
-from accelerate.utils import find_batch_size  # type: ignore[import-not-found, unused-ignore]
+from accelerate.utils import find_batch_size  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from transformers import (  # type: ignore[import-not-found, unused-ignore]
     Trainer,
     TrainerCallback,
@@ -71,7 +71,7 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         optimizer.optimizer = self._optimizer
         self._replace(args, max_grad_norm=0.0)  # the wrapped optimizer clips
         if self._job.worker > 0:
-            self._replace(args, output_dir=os.path.join(args.output_dir, f"worker-{self._job.worker}"), save_only_model=True)
+            self._replace(args, output_dir=os.path.join(str(args.output_dir), f"worker-{self._job.worker}"), save_only_model=True)
         self._job._start_once()
         self._optimizer._allow_reading()  # the Trainer measures the norm of this worker's gradients
         self._steps = self._job.start_step
@@ -133,7 +133,7 @@ class PushPullCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
                                  "and the mean over them is 0 / 0; leave out samples without labels")
             self._job.store._weight = weight
             return batches, num_items
-        trainer.get_batch_samples = get_batch_samples
+        setattr(trainer, "get_batch_samples", get_batch_samples)
 
     def _check_alike(self, max_steps: int) -> None:
         """Raises ValueError if the workers' parts of the data make different numbers of steps: some would go on without the others."""
