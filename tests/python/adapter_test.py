@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainers and models of other packages over pushpull.torch, each as in one process. By hand, in an environment with the wheel:
 
-    pip install torch lightning transformers accelerate timm pytorch_optimizer build/python/dist/*.whl
+    pip install torch lightning transformers accelerate timm torchvision build/python/dist/*.whl
     cd tests/python && python -m unittest -v adapter_test
 
 A test whose package is missing is skipped.
