@@ -62,12 +62,11 @@ class OnWorkers:
         if not self._job._is_last_of_step:
             return None if closure is None else closure()
         if closure is not None:
-            loss = self._setup.optimizer.step(mean_loss)
-        else:
-            self._rounds.finish(self._setup)
-            self._clip()
-            loss = self._setup.optimizer.step()
-        return loss
+            return self._setup.optimizer.step(mean_loss)
+        self._rounds.finish(self._setup)
+        self._clip()
+        self._setup.optimizer.step()
+        return None
 
     def make_empty_step(self) -> None:
         if self._is_first:

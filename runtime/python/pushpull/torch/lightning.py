@@ -220,8 +220,10 @@ class PushPullStrategy(ParallelStrategy):  # type: ignore[misc, unused-ignore]
         if sync_grads and tensor.requires_grad:
             raise ValueError("all_gather: gradients do not pass from worker to worker; pass sync_grads=False")
         if not self._is_with_others():
-            return tensor.detach().expand(self._job.workers, *tensor.shape)
-        return torch.stack(self._gather(tensor.detach()))
+            own: torch.Tensor = tensor.detach().expand(self._job.workers, *tensor.shape)
+            return own
+        gathered: torch.Tensor = torch.stack(self._gather(tensor.detach()))
+        return gathered
 
     def _gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """Their shapes may differ."""
