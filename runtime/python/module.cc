@@ -184,7 +184,7 @@ void DefineJob(nb::module_& module) {
       .def("commit_samples", &PythonJob::CommitSamples, "are_done"_a = true)
       .def("use_state", &PythonJob::UseState)
       .def("take_save", &PythonJob::TakeSave, "is_last"_a)
-      .def_prop_ro("mode", &PythonJob::Mode)
+      .def("check_state", &PythonJob::CheckState)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",
            &PythonJob::Buffer,

@@ -382,16 +382,8 @@ PythonHandle PythonJob::CommitSamples(bool are_done) {
   return PythonHandle(*std::move(handle), open_);
 }
 
-void PythonJob::UseState() {
-  job().UseState();
-}
-
-bool PythonJob::TakeSave(bool is_last) {
-  return job().TakeSave(is_last);
-}
-
 StepSamples PythonJob::Samples(uint64_t steps_ahead) const {
-  absl::StatusOr<StepSamples> samples = job().SamplesAhead(steps_ahead);
+  absl::StatusOr<StepSamples> samples = job().Samples(steps_ahead);
   Check(samples.status());
   return *std::move(samples);
 }

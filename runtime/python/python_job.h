@@ -120,9 +120,9 @@ class PythonJob {
                         nanobind::handle out,
                         uint64_t min_step);
   PythonHandle CommitSamples(bool are_done);
-  void UseState();
-  bool TakeSave(bool is_last);
-  std::string Mode() const { return job().mode(); }
+  void UseState() { job().state().Use(); }
+  void CheckState() const { Check(job().state().Check()); }
+  bool TakeSave(bool is_last) { return job().state().TakeSave(is_last); }
   void EndStep() { Check(job().EndStep()); }
   StepSamples Samples(uint64_t steps_ahead) const;
 

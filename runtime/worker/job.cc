@@ -43,21 +43,6 @@ Duration SearchTime(Deadline deadline) {
 
 class RunningJob final : public Job {
  public:
-  RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls, const Log& log)
-      : options_(options),
-        log_(log),
-        metrics_(registry_),
-        tls_(std::move(tls)),
-        shm_(OpenShmFolder(options.has_grpc ? "" : options.shm_folder, options.job, log)),
-        loop_("pp-worker"),
-        transport_(MakeMemberTransport({&loop_},
-                                       {.has_grpc = options.has_grpc,
-                                        .buffers = {.bytes = options.socket_buffer_bytes,
-                                                    .unsent_bytes_max = options.unsent_bytes},
-                                        .tls = tls_->folder(),
-                                        .shm = shm_.get()})),
-        connector_(options.coordinator, tls_->folder()) {}
-
   ~RunningJob() override {
     end_notice_.reset();
     exposer_.reset();
@@ -121,16 +106,14 @@ class RunningJob final : public Job {
   absl::Status UseSamples(const SampleSource& source) override {
     return node_->operations().UseSamples(source);
   }
-  absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override {
-    return node_->operations().Samples(steps);
+  absl::StatusOr<StepSamples> Samples(uint64_t ahead) const override {
+    return node_->operations().Samples(ahead);
   }
   absl::StatusOr<PushHandle> CommitSamples(bool are_done) override {
     PUSHPULL_ASSIGN_OR_RETURN(auto pending, node_->CommitSamples(are_done));
     return PushHandle(std::move(pending));
   }
-  void UseState() override { node_->UseState(); }
-  bool TakeSave(bool is_last) override { return node_->TakeSave(is_last); }
-  std::string mode() const override { return node_->operations().mode(); }
+  ProgramState& state() override { return node_->state(); }
   Collectives& collectives() override { return *collectives_; }
   bool is_released() const override { return node_->is_released(); }
   void TellToEnd() override { node_->TellToEnd(); }
@@ -151,6 +134,21 @@ class RunningJob final : public Job {
 
  private:
   friend class Job;
+
+  RunningJob(const JobOptions& options, std::unique_ptr<MemberTls> tls, const Log& log)
+      : options_(options),
+        log_(log),
+        metrics_(registry_),
+        tls_(std::move(tls)),
+        shm_(OpenShmFolder(options.has_grpc ? "" : options.shm_folder, options.job, log)),
+        loop_("pp-worker"),
+        transport_(MakeMemberTransport({&loop_},
+                                       {.has_grpc = options.has_grpc,
+                                        .buffers = {.bytes = options.socket_buffer_bytes,
+                                                    .unsent_bytes_max = options.unsent_bytes},
+                                        .tls = tls_->folder(),
+                                        .shm = shm_.get()})),
+        connector_(options.coordinator, tls_->folder()) {}
 
   absl::Status Start(Deadline deadline) {
     PUSHPULL_ASSIGN_OR_RETURN(exposer_,
@@ -273,7 +271,7 @@ absl::StatusOr<std::unique_ptr<Job>> Job::Join(const JobOptions& options, Deadli
   const Log log(ToString(options.worker), options.log_level);
   PUSHPULL_ASSIGN_OR_RETURN(auto tls, MemberTls::Open(options.tls_folder, log));
   KeepForkedProcessesOut();
-  auto job = std::make_unique<RunningJob>(options, std::move(tls), log);
+  auto job = std::unique_ptr<RunningJob>(new RunningJob(options, std::move(tls), log));
   PUSHPULL_RETURN_IF_ERROR(job->Start(deadline));
   return job;
 }

@@ -72,7 +72,7 @@ class JobMember {
   // Starts the program's operations that may begin now.
   virtual void RunDue() = 0;
   virtual void StartExchange(std::shared_ptr<ExchangeOperation> operation) = 0;
-  // The program has decided whether it pushes its state in a step (program_state.h).
+  // The program has decided whether it pushes its state in a step (state_saves.h).
   virtual void OnStateDecided() {}
   // The process must end (Departure::RequestEnd).
   virtual void OnEndRequested() = 0;

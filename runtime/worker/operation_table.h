@@ -70,7 +70,7 @@ class OperationTable {
   // Job::EndStep.
   absl::Status EndStep() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
-  // Job::SamplesAhead.
+  // Job::Samples.
   absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
   // A push which reports that the step's samples are done, unless the worker shares them with
   // nobody.
@@ -95,12 +95,6 @@ class OperationTable {
   uint32_t workers() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     return settings_.workers;
-  }
-
-  // As of Describe(Consistency); of the next step.
-  std::string mode() const ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    return Describe(consistency_);
   }
 
   // The workers that all operations wait for.

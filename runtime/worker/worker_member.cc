@@ -14,7 +14,7 @@ namespace pushpull {
 WorkerMember::WorkerMember(WorkerNodeOptions options,
                            WorkerDependencies dependencies,
                            OperationTable& operations,
-                           ProgramState& state,
+                           StateSaves& state,
                            Departure& departure,
                            Log log)
     : options_(std::move(options)),
@@ -352,6 +352,7 @@ void WorkerMember::On(const ResumeSteps& message) {
 void WorkerMember::TakeMode(const View& view) {
   if (view.consistency == consistency_) return;
   consistency_ = view.consistency;
+  state_.SetConsistency(consistency_);
   if (!has_begun()) return;
   client_->UseMode(consistency_);
   from_step_ = consistency_.from_step;
@@ -375,28 +376,15 @@ void WorkerMember::ReportIfDrained() {
 
 void WorkerMember::On(const Capture& message) {
   capture_.Begin(message);
-  state_.Order(capture_.WholeStep());
   if (is_member_) SendWholeIfAsked();
 }
 
 void WorkerMember::On(const EndCapture& message) {
-  if (!capture_.End(message.attempt)) return;
-  client_->ForgetWhole();
-  state_.Order(std::nullopt);
+  if (capture_.End(message.attempt)) client_->ForgetWhole();
 }
 
 void WorkerMember::SendWholeIfAsked() {
   if (const std::optional<Step> step = capture_.WholeStep()) client_->SendWhole(*step);
-}
-
-void WorkerMember::OnWhole(bool is_whole) {
-  capture_.SetGradients(is_whole);
-  OnStateDecided();
-}
-
-void WorkerMember::OnStateDecided() {
-  if (std::optional<Captured> report = capture_.TakeReport(state_.Verdict()))
-    session_->Send(*std::move(report));
 }
 
 }  // namespace pushpull

@@ -23,8 +23,8 @@
 #include "runtime/worker/job_member.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
-#include "runtime/worker/program_state.h"
 #include "runtime/worker/registration.h"
+#include "runtime/worker/state_saves.h"
 #include "runtime/worker/worker_metrics.h"
 #include "runtime/worker/worker_reports.h"
 #include "runtime/worker/worker_statistics.h"
@@ -38,7 +38,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   WorkerMember(WorkerNodeOptions options,
                WorkerDependencies dependencies,
                OperationTable& operations,
-               ProgramState& state,
+               StateSaves& state,
                Departure& departure,
                Log log);
   ~WorkerMember() override;
@@ -47,7 +47,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   void StartRegistration(std::shared_ptr<Registration> registration) override;
   void RunDue() override;
   void StartExchange(std::shared_ptr<ExchangeOperation> operation) override;
-  void OnStateDecided() override;
+  void OnStateDecided() override { capture_.ReportIfKnown(); }
   void OnEndRequested() override;
   void SendLeave(std::shared_ptr<PendingOperation> leaving, Step end_step, bool is_early) override;
   void Share(std::shared_ptr<const SharedMemory> memory) override {
@@ -65,7 +65,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
     reports_.activity().OnAnswered(dependencies_.executor.Now());
     ReportIfDrained();
   }
-  void OnWhole(bool is_whole) override;
+  void OnWhole(bool is_whole) override { capture_.SetGradients(is_whole); }
   void OnBroken(const absl::Status& why) override { Break(why); }
 
   void On(const Welcome& message);
@@ -123,7 +123,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   const Log log_;
 
   OperationTable& operations_;
-  ProgramState& state_;
+  StateSaves& state_;
   Departure& departure_;
 
   std::optional<ReconnectingSession> session_;
@@ -141,7 +141,7 @@ class WorkerMember final : public JobMember, private SessionHandler, private Chu
   std::optional<HoldSteps> hold_;
   bool is_hold_outdated_ = false;  // until the next view: another coordinator is in charge
   bool has_reported_hold_ = false;
-  CapturePart capture_;
+  CapturePart capture_{state_, [this](Captured report) { session_->Send(std::move(report)); }};
   absl::Status broken_;  // why nothing works any more
   bool has_reported_failure_ = false;
   uint64_t undecided_samples_ = 0;  // of the open step, if the leading chunk decides who counts

@@ -15,7 +15,7 @@ namespace {
 std::unique_ptr<JobMember> MakeMember(WorkerNodeOptions options,
                                       const WorkerDependencies& dependencies,
                                       OperationTable& operations,
-                                      ProgramState& state,
+                                      StateSaves& state,
                                       Departure& departure,
                                       Log log) {
   if (options.ring == nullptr) {
@@ -32,8 +32,12 @@ WorkerNode::WorkerNode(WorkerNodeOptions options, WorkerDependencies dependencie
     : worker_(options.worker),
       dependencies_(dependencies),
       operations_(options.worker),
+      state_(operations_,
+             departure_,
+             saves_,
+             [this] { dependencies_.executor.Post([this] { member_->OnStateDecided(); }); }),
       member_(MakeMember(
-          std::move(options), dependencies, operations_, state_, departure_, std::move(log))) {}
+          std::move(options), dependencies, operations_, saves_, departure_, std::move(log))) {}
 
 std::shared_ptr<PendingOperation> WorkerNode::Join() {
   auto pending = std::make_shared<PendingOperation>("join");
@@ -98,18 +102,9 @@ absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::PullRows(
 }
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::CommitSamples(bool are_done) {
-  const bool must_leave = departure_.must_leave() && state_.MayLeave();
+  const bool must_leave = departure_.must_leave() && saves_.MayLeave();
   return Begin(operations_.CommitSamples({.are_done = are_done, .must_leave = must_leave},
                                          dependencies_.executor.Now()));
-}
-
-bool WorkerNode::TakeSave(bool is_last) {
-  const Step next = operations_.next_step(OperationTable::Counted::kOnWire);
-  if (next == operations_.start_step()) return false;
-  const bool is_pushed =
-      state_.TakeSave(Step{next.value() - 1}, is_last || departure_.must_leave());
-  dependencies_.executor.Post([this] { member_->OnStateDecided(); });
-  return is_pushed;
 }
 
 absl::StatusOr<std::shared_ptr<PendingOperation>> WorkerNode::Begin(

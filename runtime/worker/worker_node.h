@@ -19,8 +19,9 @@
 #include "runtime/worker/departure.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
-#include "runtime/worker/program_state.h"
+#include "runtime/worker/state_saves.h"
 #include "runtime/worker/worker_member.h"
+#include "runtime/worker/worker_state.h"
 
 namespace pushpull {
 
@@ -54,8 +55,6 @@ class WorkerNode {
   // For UseSamples, Samples and EndStep.
   OperationTable& operations() { return operations_; }
   absl::StatusOr<std::shared_ptr<PendingOperation>> CommitSamples(bool are_done = true);
-  void UseState() { state_.Use(); }
-  bool TakeSave(bool is_last);
   // Starts one exchange of collectives (pushpull/collectives.h) in `step`, as numbered by
   // exchange_step; `values` are copied. One at a time, plus one message per pair.
   //
@@ -71,6 +70,7 @@ class WorkerNode {
     if (!step) return next;
     return Step{step->value() + (next.value() - next_step().value())};
   }
+  ProgramState& state() { return state_; }
   bool is_released();
   void TellToEnd();
   int exit_code() const { return departure_.exit_code(); }
@@ -97,8 +97,9 @@ class WorkerNode {
   const WorkerId worker_;
   const WorkerDependencies dependencies_;
   OperationTable operations_;
-  ProgramState state_;
+  StateSaves saves_;
   Departure departure_;
+  WorkerState state_;
   Mutex leave_mu_;
   std::shared_ptr<PendingOperation> leave_pending_ ABSL_GUARDED_BY(leave_mu_);
   const std::unique_ptr<JobMember> member_;  // on the executor only

@@ -46,7 +46,7 @@ class Fleet {
       values_.emplace_back(kValues, 0.0F);
       states_.emplace_back(kStateValues, 0.0F);
       job_.StartWorker(w).Join();
-      job_.worker(w).UseState();
+      job_.worker(w).state().Use();
       const std::vector<TensorRegistration> registrations = {
           {.spec = SimTensor("gradient", kValues, OptimizerKind::kSum, Reduction::kMean),
            .value = values_[w]},
@@ -74,7 +74,7 @@ class Fleet {
     for (const uint32_t w : workers_) {
       // An order may come between the decisions of two workers.
       job_.scheduler().RunFor(std::chrono::milliseconds(random_() % 3));
-      const bool has_state = job_.worker(w).TakeSave(false);
+      const bool has_state = job_.worker(w).state().TakeSave(false);
       num_saves_ += has_state;
       pending.push_back(
           *job_.worker(w).PushPull("state",

@@ -29,6 +29,7 @@
 #include "pushpull/deadline.h"
 #include "pushpull/ids.h"
 #include "pushpull/log_level.h"
+#include "pushpull/program_state.h"
 #include "pushpull/samples.h"
 #include "pushpull/tensor_spec.h"
 #include "pushpull/tensor_values.h"
@@ -342,18 +343,15 @@ class Job {
                                               Step min_version) = 0;
 
   // This worker's samples of its next step. They change when a CommitSamples is done; must not be
-  // called while one is under way. Never blocks.
+  // called while one is under way. Never blocks. `ahead`: those of the step so many after its next
+  // one, provided that until then nobody joins, leaves or fails and the batch stays the same: for
+  // loading data ahead. Compare with Samples() when the step has come.
   //
   // clang-format off
   //   kFailedPrecondition  UseSamples or Register was not called, or the job has another data set.
   //   kDataLoss            the job's position in its data set is damaged. End the process.
   // clang-format on
-  absl::StatusOr<StepSamples> Samples() const { return SamplesAhead(0); }
-
-  // This worker's samples of the step `steps` after its next one, provided that until then nobody
-  // joins, leaves or fails and the batch stays the same: for loading data ahead. Compare with
-  // Samples() when the step has come. Otherwise like Samples.
-  virtual absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const = 0;
+  virtual absl::StatusOr<StepSamples> Samples(uint64_t ahead = 0) const = 0;
 
   // Reports that this worker has processed its samples of the step; the last push of the step. When
   // the handle is done, Samples() returns those of the next step. If a worker dies before that, its
@@ -367,19 +365,8 @@ class Job {
   // clang-format on
   virtual absl::StatusOr<PushHandle> CommitSamples(bool are_done = true) = 0;
 
-  // For a program that keeps state of its own beside the tensors, such as that of an optimizer that
-  // it runs, and registers tensors for it with the reduction max: checkpoints wait until TakeSave
-  // has said when to push them. Before Register; mode Sync. Never blocks.
-  virtual void UseState() = 0;
-  // Whether the state after the step under way, whose other tensors are pushed, must be pushed: a
-  // checkpoint will be made of it. If not, push its tensors without a gradient. Call it once per
-  // step, after Register. `is_last`: the program pushes it in any case, because it is about to
-  // leave. Never blocks.
-  virtual bool TakeSave(bool is_last) = 0;
-
-  // The mode of synchronization, with its settings: "Sync", "Sync, gated", "Bounded, staleness 3".
-  // Valid after Register; may change between two steps.
-  virtual std::string mode() const = 0;
+  // State of the program's own in checkpoints. Valid until the job is destroyed.
+  virtual ProgramState& state() = 0;
 
   // For arrays that all workers agree on: a metric, a decision to stop. Valid after Register.
   virtual Collectives& collectives() = 0;

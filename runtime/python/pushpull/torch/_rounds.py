@@ -181,10 +181,7 @@ class Rounds:
 
     def after_start(self) -> None:
         engine = self._job._engine
-        if engine.mode != "Sync":
-            raise PushPullError(f"the optimizer is on the workers, which works in spec.sync.mode Sync, and the job is in {engine.mode}: "
-                                "leave out spec.sync.gated, backupWorkers and other modes, or use optimizer_on=\"servers\" with SGD, "
-                                "Adagrad, Adam or AdamW", "FAILED_PRECONDITION")
+        engine.check_state()
         for each in self._gradients.values():
             each.bind(engine)
         for buffer in self._buffers:

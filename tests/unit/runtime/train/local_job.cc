@@ -66,8 +66,8 @@ absl::Status LocalJob::UseSamples(const SampleSource& source) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepSamples> LocalJob::SamplesAhead(uint64_t steps) const {
-  if (steps > 0) return absl::UnimplementedError("the trainer loads nothing ahead");
+absl::StatusOr<StepSamples> LocalJob::Samples(uint64_t ahead) const {
+  if (ahead > 0) return absl::UnimplementedError("the trainer loads nothing ahead");
   StepSamples samples = queue_->ShareOf(options_.worker, queue_->step());
   samples.is_over = samples.epoch >= epochs_;
   return samples;

@@ -68,11 +68,9 @@ class LocalJob final : public Job {
                                       std::span<float> out,
                                       Step min_version) override;
   absl::Status UseSamples(const SampleSource& source) override;
-  absl::StatusOr<StepSamples> SamplesAhead(uint64_t steps) const override;
+  absl::StatusOr<StepSamples> Samples(uint64_t ahead) const override;
   absl::StatusOr<PushHandle> CommitSamples(bool are_done) override;
-  void UseState() override { std::abort(); }                  // the trainer has none
-  bool TakeSave(bool /*is_last*/) override { std::abort(); }  // likewise
-  std::string mode() const override { return "Sync"; }
+  ProgramState& state() override { std::abort(); }       // the trainer has none
   Collectives& collectives() override { std::abort(); }  // the trainer uses none
   Tracing& tracing() override { std::abort(); }          // likewise
   bool is_released() const override { return false; }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/worker/program_state.h"
+#include "runtime/worker/state_saves.h"
 
 #include <gtest/gtest.h>
 
 namespace pushpull {
 namespace {
 
-TEST(ProgramStateTest, ACheckpointDoesNotWaitForAProgramWithoutState) {
-  ProgramState state;
+TEST(StateSavesTest, ACheckpointDoesNotWaitForAProgramWithoutState) {
+  StateSaves state;
   state.Order(Step{7});
 
   EXPECT_EQ(state.Verdict(), true);
   EXPECT_TRUE(state.MayLeave());
 }
 
-TEST(ProgramStateTest, TheStateIsPushedInTheOrderedStepAlone) {
-  ProgramState state;
+TEST(StateSavesTest, TheStateIsPushedInTheOrderedStepAlone) {
+  StateSaves state;
   state.Use();
   EXPECT_FALSE(state.TakeSave(Step{6}, false));
   state.Order(Step{8});
@@ -27,8 +27,8 @@ TEST(ProgramStateTest, TheStateIsPushedInTheOrderedStepAlone) {
   EXPECT_EQ(state.Verdict(), true);
 }
 
-TEST(ProgramStateTest, AnOrderForADecidedStepComesTooLate) {
-  ProgramState state;
+TEST(StateSavesTest, AnOrderForADecidedStepComesTooLate) {
+  StateSaves state;
   state.Use();
   state.TakeSave(Step{7}, false);
   state.TakeSave(Step{8}, false);
@@ -39,8 +39,8 @@ TEST(ProgramStateTest, AnOrderForADecidedStepComesTooLate) {
   EXPECT_EQ(state.Verdict(), false);
 }
 
-TEST(ProgramStateTest, AnOrderForAStepThatIsPushedAnywayIsInTime) {
-  ProgramState state;
+TEST(StateSavesTest, AnOrderForAStepThatIsPushedAnywayIsInTime) {
+  StateSaves state;
   state.Use();
   EXPECT_TRUE(state.TakeSave(Step{7}, true));
 
@@ -49,8 +49,8 @@ TEST(ProgramStateTest, AnOrderForAStepThatIsPushedAnywayIsInTime) {
   EXPECT_EQ(state.Verdict(), true);
 }
 
-TEST(ProgramStateTest, AWorkerThatBeginsLaterIsNotNeeded) {
-  ProgramState state;
+TEST(StateSavesTest, AWorkerThatBeginsLaterIsNotNeeded) {
+  StateSaves state;
   state.Use();
   state.Order(Step{7});
   EXPECT_EQ(state.Verdict(), std::nullopt);
@@ -60,8 +60,8 @@ TEST(ProgramStateTest, AWorkerThatBeginsLaterIsNotNeeded) {
   EXPECT_EQ(state.Verdict(), true);
 }
 
-TEST(ProgramStateTest, AWorkerLeavesAfterAStepInWhichItHasPushedItsState) {
-  ProgramState state;
+TEST(StateSavesTest, AWorkerLeavesAfterAStepInWhichItHasPushedItsState) {
+  StateSaves state;
   state.Use();
   EXPECT_TRUE(state.MayLeave()) << "it has none yet";
 

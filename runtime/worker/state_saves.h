@@ -8,11 +8,12 @@
 
 #include "runtime/base/ids.h"
 #include "runtime/base/mutex.h"
+#include "runtime/consistency/view.h"
 
 namespace pushpull {
 
 // Thread-safe.
-class ProgramState {
+class StateSaves {
  public:
   // Checkpoints wait for TakeSave from now on.
   void Use() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -33,6 +34,10 @@ class ProgramState {
     return is_pushed;
   }
 
+  Consistency consistency() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return consistency_;
+  }
   // Whether the worker may leave after the last step that was decided: it has pushed its state, for
   // a worker that joins when nobody else has it.
   bool MayLeave() const ABSL_LOCKS_EXCLUDED(mu_) {
@@ -47,6 +52,10 @@ class ProgramState {
     MutexLock lock(mu_);
     ordered_ = last;
   }
+  void SetConsistency(const Consistency& consistency) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    consistency_ = consistency;
+  }
   // Whether the checkpoint has this program's state, or does not need it, because its first step
   // comes later. Empty: the program has not come to the step.
   std::optional<bool> Verdict() const ABSL_LOCKS_EXCLUDED(mu_) {
@@ -58,6 +67,7 @@ class ProgramState {
 
  private:
   mutable Mutex mu_;
+  Consistency consistency_ ABSL_GUARDED_BY(mu_);
   bool is_used_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Step> first_ ABSL_GUARDED_BY(mu_);    // that the program decided
   std::optional<Step> pushed_ ABSL_GUARDED_BY(mu_);   // the last in which it pushed its state
