@@ -17,6 +17,7 @@ from ._placement import Setup, check_parameter, contiguous, statistics, unique_n
 from ._saved import SavedState, load, pack, state_of, unpack
 from ._tensors import DTYPES, Buffer, Memory, Tensor, Waits, check_dense, to_mean
 
+_PLAIN: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever the program's default is
 _NOBODY = 1e9  # above the index of every worker
 _PIECE = 32 << 20  # bytes of a broadcast
 _COUNTERS = 64  # elements; a larger buffer of integers or truth values is a constant, such as a mask
@@ -138,7 +139,7 @@ class Rounds:
             for name, (owner, key) in statistics(setup.model).items():
                 averaged.setdefault(id(owner[key]), (name, owner, key))
         parameters = [each.parameter for each in found.values()]
-        header, finite = torch.zeros(len(_Header._fields)), torch.ones(1)
+        header, finite = (torch.zeros(size, **_PLAIN) for size in (len(_Header._fields), 1))
         memory = Memory(self._job, [*parameters, *(owner[key] for _, owner, key in averaged.values()), header, finite])
         taken = list(self._job.store.names)
         for each in found.values():
@@ -333,7 +334,7 @@ class Rounds:
         before = float(self._job._round_in_batch)
         self._header.gradient.copy_(torch.tensor(_Header(
             lacks_state=0.0 if self._has_state else -1.0, settings=settings, settings_negated=-settings,
-            before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY)))
+            before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY), **_PLAIN))
         self._header.push(1.0, 0.0)
 
     def _receive_header(self) -> _Header:

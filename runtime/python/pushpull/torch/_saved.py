@@ -93,7 +93,7 @@ class SavedState:
                 for place, (key, tensor) in enumerate(_large(state.get(index, {}) if state is not None else _two_like(parameter))):
                     self._of_state[number, index, place] = self._add(f"{names[id(parameter)]}.{key}", tensor, taken)
             rest_bytes += sum(_history_bytes(setup.optimizer, group) for group in setup.optimizer.param_groups)
-        self._add(_REST, torch.empty(_LENGTH + rest_bytes // 2), taken)
+        self._add(_REST, torch.empty(_LENGTH + rest_bytes // 2, dtype=torch.float32), taken)
         for slot in self._slots:
             slot.register(self._job)
         self._job._engine.use_state()
@@ -125,7 +125,7 @@ class SavedState:
     def _add(self, name: str, like: torch.Tensor, taken: list[str]) -> int:
         unique = unique_names([name], taken)[name]
         taken.append(unique)
-        self._slots.append(_Slot(unique, torch.zeros(like.shape, dtype=like.dtype)))
+        self._slots.append(_Slot(unique, torch.zeros(like.shape, dtype=like.dtype, device="cpu")))
         return len(self._slots) - 1
 
     def _fill(self, step: int, counters: dict[str, torch.Tensor]) -> set[int]:
@@ -230,7 +230,7 @@ def _state_to_come(optimizer: torch.optim.Optimizer, parameters: list[torch.Tens
         return {index: optimizer.state[each] for index, each in enumerate(parameters) if each in optimizer.state}
     if not type(optimizer).__module__.startswith("torch.optim"):
         return None
-    stand_ins = [torch.nn.Parameter(torch.zeros(each.shape, dtype=each.dtype)) for each in parameters]
+    stand_ins = [torch.nn.Parameter(torch.zeros(each.shape, dtype=each.dtype, device="cpu")) for each in parameters]
     replaced = {id(each): stand_in for each, stand_in in zip(parameters, stand_ins)}
     alone = object.__new__(type(optimizer))  # not copy.copy, which leaves attributes out
     alone.__dict__.update(optimizer.__dict__)
@@ -260,7 +260,7 @@ def _to_numbers(content: bytes, numbers: torch.Tensor) -> bool:
     length = len(content) if len(padded) // 2 <= room else 0
     numbers.zero_()
     head = length | zlib.crc32(content) << 64
-    numbers[:_LENGTH] = torch.tensor([float(head >> shift & 0xFFFF) for shift in range(0, 16 * _LENGTH, 16)])
+    numbers[:_LENGTH] = torch.tensor([float(head >> shift & 0xFFFF) for shift in range(0, 16 * _LENGTH, 16)], dtype=torch.float32)
     if length:
         pairs = torch.frombuffer(bytearray(padded), dtype=torch.int16)
         numbers[_LENGTH:_LENGTH + pairs.numel()] = pairs.to(torch.int32) & 0xFFFF
