@@ -7,9 +7,10 @@ first reader puts the value in place. Code that torch has compiled reads tensors
 """
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, ContextManager, Protocol
 
 import torch
 from torch import nn
@@ -125,9 +126,20 @@ def put_in_place(tensor: Any) -> None:
         if held is None:  # a copy, which has what the original had
             tensor.__class__ = nn.Parameter if in_place is HeldParameter else in_place
             return
-        with WithoutBarrier():
+        with WithoutBarrier(), outside_inference():
             held.put_in_place()
         tensor.__class__ = in_place
+
+
+def sees_memory_reads(tensor: torch.Tensor) -> bool:
+    """Whether `on_memory_read` is called for a held tensor: not if the program has given it a class of its own."""
+    return isinstance(tensor, HeldParameter)
+
+
+def outside_inference() -> ContextManager[object]:
+    """In this block tensors are made and changed as outside of torch.inference_mode(): they are the program's afterwards, too."""
+    inference_mode: Any = torch.inference_mode  # untyped in some versions of torch
+    return inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
 
 
 def is_held(tensor: torch.Tensor) -> bool:

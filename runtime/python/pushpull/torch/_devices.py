@@ -122,7 +122,7 @@ def locked_floats(count: int, device: torch.device) -> torch.Tensor:
 
     Raises RuntimeError of torch if the system lets it lock no more memory.
     """
-    return torch.zeros(count, pin_memory=device.type == "cuda")
+    return torch.zeros(count, dtype=torch.float32, device="cpu", pin_memory=device.type == "cuda")
 
 
 def lock_pages(memory: torch.Tensor, device: torch.device) -> None:

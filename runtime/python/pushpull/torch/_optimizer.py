@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional
 import torch
 
 from .._job import current_job
+from . import _barrier
 from ._barrier import uncompiled
 from ._placement import Placement, Setup
 from ._servers import OnServers
@@ -63,8 +64,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._optimizer = optimizer
         self._job = current_job()
         if self._job._has_started:
-            raise RuntimeError("DistributedOptimizer: the job has started, and its tensors are registered before that; construct all "
-                               "optimizers first, or train this model in another job")
+            raise RuntimeError("DistributedOptimizer(): the job has started, and its tensors are registered before that; construct each "
+                               "optimizer before the first batch, and once: to begin anew with it, load an earlier state_dict() "
+                               '(optimizer_on="workers"); or train this model in another job')
         if self._job._optimizers and self._job.local_ranks > 1:
             raise ValueError("a second DistributedOptimizer in a worker with several local ranks; use one, with parameter groups")
         named = dict(model.named_parameters() if model is not None else named_parameters or ())
@@ -101,6 +103,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._job._has_ended:
             raise RuntimeError("step: the job has ended; go on with the torch optimizer, or make a DistributedOptimizer in another job")
         self._job._start_once()
+        if not self.runs_on_servers:
+            _check_names(self._setup)  # groups may have been added to the torch optimizer
         if self._spans is not None:
             self._spans.end_step()
         return uncompiled(self._placement.step)(closure)
@@ -194,13 +198,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._optimizer.defaults = defaults
 
     def __getattr__(self, name: str) -> Any:
-        """What else the optimizer has: `train` of a schedule-free one, `first_step` of SAM. On the servers it would have no effect."""
-        if name.startswith("_") or "_optimizer" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        if self.__dict__.get("runs_on_servers", True):
+        """What else the torch optimizer has: methods of its class such as `first_step` of SAM, and the hooks that
+        `register_step_post_hook` adds to."""
+        if name.startswith("__") or name in _NOT_PASSED_ON or "_optimizer" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = getattr(self._optimizer, name)
+        if callable(found) and not name.startswith("_") and self.__dict__.get("runs_on_servers", True):
             raise AttributeError(f"{name}: the optimizer runs on the servers, and {type(self._optimizer).__name__}.{name} would have no "
                                  'effect there; pass optimizer_on="workers"')
-        return getattr(self._optimizer, name)
+        return found
 
     def __repr__(self) -> str:
         return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self.runs_on_servers else 'workers'})"
@@ -212,11 +218,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._placement.allow_reading()
 
     def _before_start(self) -> None:
-        self._placement.before_start()
+        with _barrier.outside_inference():
+            self._placement.before_start()
 
     def _after_start(self) -> None:
         self._start_hooks.detach()
-        self._placement.after_start()
+        with _barrier.outside_inference():
+            self._placement.after_start()
 
     def _finish_pushes(self, is_last: bool) -> None:
         self._placement.finish_pushes(is_last)
@@ -243,10 +251,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._placement.on_gradient(parameter)
 
 
+# What a GradScaler and a scheduler of torch leave on, or ask of, the optimizer that they are given.
+_NOT_PASSED_ON = ("grad_scale", "found_inf", "_step_supports_amp_scaling", "_opt_called", "_step_count")
+
+
 def _check_names(setup: Setup) -> None:
     known = {id(parameter) for parameter in setup.named.values()}
     parameters = [parameter for group in setup.optimizer.param_groups for parameter in group["params"]]
     for parameter in parameters:
+        if id(parameter) not in known and setup.waits.job._has_started:
+            raise ValueError(f"a parameter of shape {tuple(parameter.shape)} of the optimizer is new: the job has started, and its tensors "
+                             "are those that the model had when DistributedOptimizer was made. Make all layers before that, and add or "
+                             "unfreeze their parameters when they are to train; or train the larger model in another job")
         if id(parameter) not in known:
             raise ValueError(f"a parameter of shape {tuple(parameter.shape)} of the optimizer has no name: pass "
                              "named_parameters=model.named_parameters() of the whole model")

@@ -12,7 +12,6 @@ from .. import _engine
 from .._optimizers import Optimizer
 from . import _barrier
 from ._sent import PushedParameter, sent
-from ._settings import learning_rate
 from ._tensors import Waits
 
 Embedding = Union[nn.Embedding, nn.EmbeddingBag]
@@ -60,14 +59,14 @@ class RowParameter(PushedParameter):
         portion = max(_PORTION_BYTES // (8 + 4 * weight.shape[1]), 1)
         for first in range(0, len(weight), portion):
             rows = weight[first:first + portion]
-            self._pull(torch.arange(first, first + len(rows)), rows)
+            self._pull(torch.arange(first, first + len(rows), device="cpu"), rows)
 
     def receive(self, ids: torch.Tensor) -> None:
         """Receives the rows of these ids into the weight, as they are when this worker's next step begins."""
         self._waits.job._start_once()
         _barrier.stop_waiting(self.parameter)
         keys = torch.unique(ids.detach()).to(torch.int64)
-        rows = torch.empty((len(keys), self.parameter.shape[1]))
+        rows = torch.empty((len(keys), self.parameter.shape[1]), dtype=torch.float32, device="cpu")
         self._pull(keys, rows)
         _barrier.memory_of(self.parameter)[keys] = rows
 
@@ -94,7 +93,8 @@ class RowParameter(PushedParameter):
         assert self._engine is not None
         self.wait()
         if grad is None:
-            keys, values = torch.empty(0, dtype=torch.int64), torch.empty((0, self.parameter.shape[1]))
+            keys = torch.empty(0, dtype=torch.int64, device="cpu")
+            values = torch.empty((0, self.parameter.shape[1]), dtype=torch.float32, device="cpu")
         elif grad.is_sparse:
             # The library adds up the gradients of a row that occurs several times.
             keys, values = grad._indices()[0].contiguous(), grad._values().contiguous()
@@ -102,7 +102,7 @@ class RowParameter(PushedParameter):
             raise TypeError(f'parameter "{self.name}": its gradient is dense, the weight is used outside of its '
                             "Embedding(sparse=True); use sparse=False")
         options = _engine.PushOptions()
-        options.samples, options.learning_rate = samples, learning_rate(self.group)
+        options.samples, options.learning_rate = samples, self._lr
         self._push = self._engine.push_rows(self.registered_name, keys, values, options)
         if grad is not None:
             sent(grad, self)

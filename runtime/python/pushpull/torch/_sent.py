@@ -7,6 +7,7 @@ from typing import Any, Optional
 import torch
 
 from ._barrier import WithoutBarrier, is_backward_compiled
+from ._settings import learning_rate
 
 _Tensor: Any = torch.Tensor
 _REMEDY = ('to clip, pass clip_norm to DistributedOptimizer; otherwise pass optimizer_on="workers": then .grad is the mean of all '
@@ -22,12 +23,14 @@ class PushedParameter:
         self.parameter = parameter
         self.group = group
         self.is_pushed = False  # in the current step
+        self._lr = 0.0  # with which it was pushed
         self.may_read = False  # whether the program knows that the norm it measures is that of this worker's gradient
         self._left: Optional[tuple[torch.Tensor, int]] = None  # `parameter.grad` after the push, and its version
 
     def push(self, samples: float) -> None:
         """Pushes `parameter.grad`, which must not be used from now on; without it, that this worker has no gradient."""
         self.check_value()
+        self._lr = learning_rate(self.group)
         with WithoutBarrier():
             self._send(self.parameter.grad, samples)
             self._left = self._found()
@@ -44,6 +47,14 @@ class PushedParameter:
                            "servers, and that has no effect. Run a backward pass whose gradients are not wanted in "
                            f"optimizer.no_sync(); {_REMEDY}")
 
+    def check_learning_rate(self) -> None:
+        """Raises ValueError if the program has changed the rate since the push."""
+        now = learning_rate(self.group)
+        if now != self._lr:
+            raise ValueError(f'parameter "{self.name}": lr changed from {self._lr} to {now} between backward() and step(), after the '
+                             "gradient was sent to the servers with the old one; change it (scheduler.step()) after optimizer.step() or before "
+                             'backward(), or pass optimizer_on="workers"')
+
     def end_step(self) -> None:
         """The step is made; its new value is on its way."""
         self.is_pushed = False
@@ -54,6 +65,9 @@ class PushedParameter:
 
     def end_push(self) -> None:
         """Waits until the library knows of the push."""
+
+    def end_read(self) -> None:
+        """Waits until the servers have read the gradient."""
 
     def put_in_place(self) -> None:
         """Waits for the value after the last step; the parameter has it afterwards."""
@@ -123,6 +137,8 @@ def _refuse(value: Any, function: Any) -> None:
         if not (function in _AFTER_STEP and not sender.is_pushed):
             raise RuntimeError(f'the gradient of parameter "{sender.name}" is used after backward() ({_name_of(function)}), but it was '
                                f"sent to the servers during the backward pass, and a change has no effect: {_REMEDY}")
+        if function in _AFTER_STEP:
+            sender.end_read()
     elif isinstance(value, (tuple, list)):
         for each in value:
             _refuse(each, function)

@@ -11,7 +11,6 @@ from .. import _engine
 from .._optimizers import Optimizer
 from . import _barrier
 from ._sent import PushedParameter, sent
-from ._settings import learning_rate
 from ._tensors import DeviceTensor, Tensor, Waits, check_dense
 
 
@@ -48,21 +47,21 @@ class ServedParameter(PushedParameter):
             has_changed = (self.parameter._version, self.parameter.data_ptr()) != self._unchanged
         if self._digest is not None:
             has_changed = has_changed or _digest(_barrier.memory_of(self.parameter)) != self._digest
-            self._digest = None
         if has_changed and not self._has_value_of_servers():
             raise RuntimeError(f'parameter "{self.name}": the program has changed its value (in place, by max_norm, load_state_dict or '
                                "new memory), which the servers do not know and would undo; change it before the job starts, or pass "
                                'optimizer_on="workers" to DistributedOptimizer')
-        if has_changed:
+        if has_changed or _barrier.sees_memory_reads(self.parameter):
             self._remember()
 
     def _remember(self) -> None:
         self._unchanged = (self.parameter._version, self.parameter.data_ptr())
-        self._digest = None
+        # What the program writes by `.data` of a class of its own, nobody counts.
+        self._digest = None if _barrier.sees_memory_reads(self.parameter) else _digest(_barrier.memory_of(self.parameter))
 
     def _has_value_of_servers(self) -> bool:
         """Whether the program has put back what it had changed."""
-        value = torch.empty(self.parameter.shape, dtype=self.parameter.dtype)
+        value = torch.empty(self.parameter.shape, dtype=self.parameter.dtype, device="cpu")
         self._waits.job.store.pull(self.registered_name, value).wait(self._waits.timeout)
         return torch.equal(value, _barrier.memory_of(self.parameter).to("cpu"))
 
@@ -86,6 +85,10 @@ class HostParameter(ServedParameter):
         self._shown: Optional[tuple[int, int]] = None  # the address of one of these if the parameter has it, and its uses then
         self._show(first)
 
+    def end_read(self) -> None:
+        _barrier.put_in_place(self.parameter)
+        self.put_in_place()  # of a class of its own, no barrier waits
+
     def put_in_place(self) -> None:
         if self._handle is None:
             return
@@ -96,13 +99,12 @@ class HostParameter(ServedParameter):
     def _send(self, grad: Optional[torch.Tensor], samples: float) -> None:
         check_dense(self.name, grad)
         if self._handle is not None:  # nothing has read the value of the last step
-            _barrier.put_in_place(self.parameter)
-            self.put_in_place()
+            self.end_read()
         if grad is not None and grad is not self._gradient:
             self._tensor.gradient.copy_(grad.detach())
             if not grad.requires_grad:  # otherwise the program wants its graph (create_graph)
                 self.parameter.grad = self._gradient
-        self._handle = self._pushes[0][1].push(samples, learning_rate(self.group), grad is not None)
+        self._handle = self._pushes[0][1].push(samples, self._lr, grad is not None)
 
     def _show(self, value: torch.Tensor) -> None:
         """The parameter becomes `value`, and has its memory if nothing else has the parameter's."""
@@ -145,7 +147,7 @@ class AcceleratorParameter(ServedParameter):
         check_dense(self.name, grad)
         _barrier.put_in_place(self.parameter)
         self.put_in_place()
-        self._tensor.push_copy(None if grad is None else grad.detach(), samples, learning_rate(self.group))
+        self._tensor.push_copy(None if grad is None else grad.detach(), samples, self._lr)
         if grad is not None and not grad.requires_grad:
             sent(grad, self)
 
@@ -180,5 +182,5 @@ def _num_uses(tensor: torch.Tensor) -> int:
 
 def _num_uses_alone() -> int:
     """Of memory that two tensors have, the program's and the one that is asked."""
-    alone = torch.empty(1)
+    alone = torch.empty(1, device="cpu")
     return _num_uses(alone.detach())

@@ -13,7 +13,7 @@ from ._rank_sums import RankBuffer, RankMember, RankParameter, RankSums
 from ._rows import Embedding, ReceiveRows, RowParameter, check_choices, sparse_embeddings
 from ._sent import PushedParameter, sent
 from ._served import AcceleratorParameter, HostParameter, ServedParameter
-from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, to_rows
+from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, step_hooks, to_rows
 from ._tensors import Buffer, Memory, Tensor
 from .._optimizers import Optimizer, Sum
 
@@ -107,23 +107,27 @@ class OnServers:
                     continue
                 held = self._parameters.get(id(parameter))
                 if held is not None:
-                    _barrier.put_in_place(parameter)  # the servers have read the gradient
+                    held.end_read()
                 parameter.grad.zero_()
 
     def step(self, closure: Optional[Callable[[], Any]]) -> Any:
-        loss = None if closure is None else closure()
         if not self._job._is_last_of_step:
-            return loss
+            return None if closure is None else closure()
+        self._run_hooks("pre")
+        loss = None if closure is None else closure()
         self._check_unchanged()
         self._push_rest(self._job.store._weight)
         self._end_step(self._job.store._weight)
+        self._run_hooks("post")
         return loss
 
     def make_empty_step(self) -> None:
         for each in self._parameters.values():
             each.parameter.grad = None
+        self._run_hooks("pre")
         self._push_rest(0.0)
         self._end_step(0.0)
+        self._run_hooks("post")
 
     def wait(self) -> None:
         if not self._is_pending:
@@ -196,7 +200,7 @@ class OnServers:
         for each in self._parameters.values():
             names = state_names(optimizer, each.group)
             if names:
-                rows = torch.empty((len(names), *each.parameter.shape))
+                rows = torch.empty((len(names), *each.parameter.shape), dtype=torch.float32, device="cpu")
                 received.append((each, names, rows, self._job.store.pull_optimizer_state(each.registered_name, rows)))
         for each, names, rows, handle in received:
             handle.wait(self._setup.waits.timeout)
@@ -288,6 +292,11 @@ class OnServers:
 
     # ---- parts of a step ----
 
+    def _run_hooks(self, when: str) -> None:
+        """Those that the program has given the optimizer, whose own `step` nobody calls here."""
+        for hook in step_hooks(self._setup.optimizer, when):
+            hook(self._setup.optimizer, (), {})
+
     def _keep_local(self, parameter: torch.nn.Parameter) -> None:
         """The gradient of a parameter that no optimizer of the job has is not the workers' mean: a program must not use it as one."""
         if not _barrier.is_held(parameter) and parameter.grad is not None and not parameter.grad.requires_grad:
@@ -329,6 +338,7 @@ class OnServers:
         for each in self._parameters.values():
             if each.is_pushed:
                 each.check_gradient()
+                each.check_learning_rate()
                 each.check_value()
             else:
                 each.push(samples)

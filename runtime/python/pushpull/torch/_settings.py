@@ -2,7 +2,8 @@
 """Which of the servers' optimizers is equivalent to one of torch.optim."""
 from __future__ import annotations
 
-from typing import Any, Optional
+import sys
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -23,6 +24,8 @@ def learning_rate(group: dict[str, Any]) -> float:
 
 def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optional[Optimizer]:
     """The servers' optimizer with the settings of a parameter group, or None if they have no such optimizer."""
+    if has_own_step(optimizer):
+        return None
     if group.get("maximize") or group.get("amsgrad") or group.get("differentiable"):
         return None
     lr, decay = learning_rate(group), group.get("weight_decay", 0.0)
@@ -41,6 +44,22 @@ def on_servers(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Optio
     if kind in (torch.optim.Adam, torch.optim.SparseAdam):
         return Adam(lr=lr, betas=betas, eps=group["eps"], weight_decay=decay)
     return None
+
+
+def has_own_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the program has replaced the method `step` of this optimizer, other than by a scheduler of torch, which counts steps."""
+    step: Any = vars(optimizer).get("step")
+    if step is None:
+        return False
+    is_of_scheduler = hasattr(step, "_wrapped_by_lr_sched") or hasattr(step, "_with_counter")
+    return not is_of_scheduler or getattr(step, "__wrapped__", None) is not type(optimizer).step
+
+
+def step_hooks(optimizer: torch.optim.Optimizer, when: str) -> list[Callable[..., Any]]:
+    """The hooks of the optimizer's `step`, "pre" or "post", and those of all optimizers. Before torch 2.0 there are none."""
+    own: dict[int, Callable[..., Any]] = getattr(optimizer, f"_optimizer_step_{when}_hooks", {})
+    every: dict[int, Callable[..., Any]] = getattr(sys.modules["torch.optim.optimizer"], f"_global_optimizer_{when}_hooks", {})
+    return [*every.values(), *own.values()] if when == "pre" else [*own.values(), *every.values()]
 
 
 def needs_sparse(optimizer: torch.optim.Optimizer) -> bool:
@@ -77,7 +96,7 @@ def from_rows(rows: torch.Tensor, names: tuple[str, ...], updates: int) -> dict[
     """The inverse: the state as torch.optim has it."""
     state: dict[str, Any] = dict(zip(names, rows.unbind()))
     if names != ("momentum_buffer",):
-        state["step"] = torch.tensor(float(updates))
+        state["step"] = torch.tensor(float(updates), dtype=torch.float32, device="cpu")
     return state
 
 
