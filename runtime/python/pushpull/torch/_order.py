@@ -18,20 +18,46 @@ from .._job import Job
 
 # In a job restored with another version of NumPy too (NEP 19).
 _Random = numpy.random.RandomState
+_NUM_VALUES = 32  # of a data set, which workers compare
 
 
-class Order:
+class _Checked:
+    """What all workers must have in common: they divide positions, and each takes the samples that it has there."""
+
+    def __init__(self, argument: str, drawn: int, dataset: Any) -> None:
+        self._argument = argument
+        values = _some_values(dataset)[:_NUM_VALUES]
+        self._has_in_common = numpy.array([drawn, _split_of(dataset), *values, *[0.0] * (_NUM_VALUES - len(values))])
+
+    def check_is_common(self, job: Job, timeout: Optional[float]) -> None:
+        """Before a job's first step: compares what the workers have. Raises ValueError in all of them if it differs."""
+        if not self._has_in_common.any() or job.start_step > 0 or job.step > 0 or job.local_rank > 0:
+            return
+        try:
+            every = all_gather(self._has_in_common, timeout=timeout, job=job)
+        except PushPullError as error:
+            if error.code == "FAILED_PRECONDITION":  # the mode has no collectives
+                return
+            raise
+        # Values may be computed, on machines that round differently.
+        if len(set(every[:, 1])) > 1 or not numpy.allclose(every[:, 2:], every[0, 2:], rtol=1e-2, atol=1e-3, equal_nan=True):
+            raise ValueError("dataset: the workers have different ones, and the job would divide them wrongly: call torch.manual_seed(0), "
+                             "or use generator=torch.Generator().manual_seed(0), before random_split and random data, in all workers alike")
+        if len(set(every[:, 0])) > 1:
+            raise ValueError(f"{self._argument}: the workers draw different indices, and the job would divide them wrongly: make the "
+                             "sampler from the same numbers in all of them, with torch.manual_seed(...) before a random split")
+
+
+class Order(_Checked):
     """The samples in their order, or a permutation of each epoch."""
 
     unit = "sample"
 
-    def __init__(self, num_samples: int, shuffle: bool, seed: int) -> None:
+    def __init__(self, num_samples: int, shuffle: bool, seed: int, dataset: Any) -> None:
+        super().__init__("dataset", 0, dataset)
         self.length = num_samples
         self._shuffle, self._seed = shuffle, seed
         self._epoch, self._permutation = -1, numpy.empty(0, numpy.int64)
-
-    def check_is_common(self, job: Job, timeout: Optional[float]) -> None:
-        """It is, with the same arguments."""
 
     def take(self, epoch: int, ranges: Iterable[tuple[int, int]]) -> list[Any]:
         """What is at these positions: first one, count."""
@@ -42,16 +68,16 @@ class Order:
         return [index for first, count in ranges for index in self._permutation[first:first + count].tolist()]
 
 
-class DrawnOrder:
+class DrawnOrder(_Checked):
     """What a sampler of torch or of the program yields in each epoch: indices, or with `batch_sampler` batches of them.
 
     Every worker draws all of it, with the same random numbers: those of torch, numpy.random, random and of the generators in
     the sampler are seeded with `seed` and the epoch meanwhile.
     """
 
-    def __init__(self, argument: str, sampler: Iterable[Any], seed: int) -> None:
+    def __init__(self, argument: str, sampler: Iterable[Any], seed: int, dataset: Any) -> None:
         self.unit = "batch" if argument == "batch_sampler" else "sample"
-        self._argument, self._sampler, self._seed = argument, sampler, seed
+        self._sampler, self._seed = sampler, seed
         self._parts = list(_samplers_in(sampler))
         for part in self._parts:
             if isinstance(part, DistributedSampler) and part.num_replicas > 1:
@@ -63,25 +89,11 @@ class DrawnOrder:
         self._epoch, self._drawn = 0, self._draw(0)
         self.length = len(self._drawn)
         text = repr(self._drawn)
-        self._fingerprint = zlib.crc32(text.encode())
+        super().__init__(argument, zlib.crc32(text.encode()), dataset)
         if repr(self._draw(0)) != text:
             raise ValueError(f"{argument}: {type(sampler).__name__} yields something else each time, although torch, numpy.random, "
                              "random and its own generators had the same seeds, so no two workers would have the same order: draw "
                              "with a torch.Generator in an attribute, or from what set_epoch(epoch) is told")
-
-    def check_is_common(self, job: Job, timeout: Optional[float]) -> None:
-        """Before a job's first step: compares what the workers draw. Raises ValueError in all of them."""
-        if job.start_step > 0 or job.step > 0 or job.local_rank > 0:
-            return
-        try:
-            drawn = all_gather(self._fingerprint, timeout=timeout, job=job)
-        except PushPullError as error:
-            if error.code == "FAILED_PRECONDITION":  # the mode has no collectives
-                return
-            raise
-        if len(set(drawn.tolist())) > 1:
-            raise ValueError(f"{self._argument}: the workers draw different indices, and the job would divide them wrongly: make the "
-                             "sampler from the same numbers in all of them, with torch.manual_seed(...) before a random split")
 
     def take(self, epoch: int, ranges: Iterable[tuple[int, int]]) -> list[Any]:
         if self._epoch != epoch:
@@ -112,14 +124,40 @@ def order_of(dataset: Any, *, shuffle: Optional[bool], seed: int, sampler: Optio
             raise ValueError("batch_sampler: its batches are whole ones: leave out sampler")
         if shuffle:
             raise ValueError(f"shuffle=True: the order is that of {argument}; leave out shuffle")
-        return DrawnOrder(argument, given, seed)
+        return DrawnOrder(argument, given, seed, dataset)
     if not isinstance(dataset, (int, Sized)):
         raise TypeError(f"dataset: {type(dataset).__name__} has no length: the job divides the positions of an epoch; give it __len__, "
                         "or pass a sampler that has one")
     num_samples = dataset if isinstance(dataset, int) else len(dataset)
     if num_samples < 1:
         raise ValueError(f"dataset: expected 1 sample or more, got {num_samples}")
-    return Order(num_samples, shuffle is not False, seed)
+    return Order(num_samples, shuffle is not False, seed, dataset)
+
+
+def _split_of(dataset: Any) -> int:
+    """A number for what torch's Subset and ConcatDataset take of which data set; 0 for others."""
+    if isinstance(dataset, torch.utils.data.Subset):
+        return zlib.crc32(numpy.asarray(dataset.indices).tobytes(), _split_of(dataset.dataset))
+    if isinstance(dataset, torch.utils.data.ConcatDataset):
+        return zlib.crc32(repr([_split_of(each) for each in dataset.datasets]).encode())
+    return 0
+
+
+def _some_values(dataset: Any) -> list[float]:
+    """Numbers for rows from all over the tensors of a TensorDataset."""
+    if isinstance(dataset, torch.utils.data.Subset):
+        return _some_values(dataset.dataset)
+    if isinstance(dataset, torch.utils.data.ConcatDataset):
+        return [value for each in dataset.datasets for value in _some_values(each)]
+    if type(dataset) is not torch.utils.data.TensorDataset:
+        return []
+    values: list[float] = []
+    for tensor in dataset.tensors:
+        if tensor.layout is torch.strided and tensor.numel() > 0:
+            rows = tensor.detach()[::max(len(tensor) // _NUM_VALUES, 1)]
+            sizes = rows.reshape(len(rows), -1).to(torch.complex128 if rows.is_complex() else torch.float64).abs()
+            values += sizes.sum(dim=1).tolist()[:_NUM_VALUES]
+    return values
 
 
 def _samplers_in(sampler: Any) -> Iterator[Any]:
