@@ -313,6 +313,7 @@ class Job:
         self._worker = 0
         self._has_started = False
         self._has_ended = False
+        self._has_left = False
         # What pushpull.torch adds: see _commit_step.
         self._optimizers: list[_StepsWithJob] = []
         self._stepped: list[object] = []
@@ -470,6 +471,7 @@ class Job:
             self._commit_samples()
         self._finish_commit()
         self._engine.leave(timeout)
+        self._has_left = True
 
     def end(self, timeout: float = 60.0) -> None:
         """Leaves and closes the job: the last line of a script without a `with` block. Waits for the last step, as long as the
@@ -637,6 +639,10 @@ def init(timeout: float = 300.0, *, environment: Optional[Mapping[str, str]] = N
     has started several processes of it: see pushpull.torch.init; or the worker's process has started this one), NOT_FOUND or PERMISSION_DENIED (a file of PUSHPULL_TLS_DIR).
     """
     variables = dict(os.environ if environment is None else environment)
+    if environment is None and _current is not None and _current._has_left and _worker_of(_current._environment) == _worker_of(variables):
+        raise PushPullError("pushpull.init(): this process has trained in the job and left it, and would join it again, with the values "
+                            "and samples that it had at its end: a job trains once. To train several models, such as one for each "
+                            "fold, start a job for each, or use `with pushpull.local():` for each", "FAILED_PRECONDITION")
     refuse_second_process(variables)
     if variables.get("LOCAL_WORLD_SIZE", "1") not in ("", "1"):
         raise PushPullError(f"torchrun has started {variables['LOCAL_WORLD_SIZE']} processes of this worker, and each would join as the "
