@@ -79,6 +79,7 @@ class ArrivingBuffer(torch.Tensor):
 _CLASS_OF_ARRIVING: dict[type, type] = {HeldParameter: ArrivingParameter, torch.Tensor: ArrivingBuffer}
 _CLASS_IN_PLACE = {arriving: in_place for in_place, arriving in _CLASS_OF_ARRIVING.items()}
 _held: dict[int, Held] = {}  # by the tensor's id
+_WATCHED = "_pushpull_watches"  # an attribute of torch.autograd.Function
 _lock = threading.RLock()  # the first reader puts the value in place, another thread waits until it is there
 
 
@@ -98,6 +99,21 @@ def hold(tensor: torch.Tensor, held: Held) -> None:
         if type(tensor) is nn.Parameter:
             tensor.__class__ = HeldParameter
         _held[id(tensor)] = held
+
+
+def watch_functions() -> None:
+    """Functions of torch.autograd.Function wait for their arguments, too: torch makes no call of `__torch_function__` for them, and
+    what they run may be an extension in C++, for which it makes none either."""
+    function: Any = torch.autograd.Function
+    original: Any = next(vars(each)["apply"] for each in function.__mro__ if "apply" in vars(each))
+    if _WATCHED in vars(function):
+        return
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        _put_all_in_place(args)
+        return original.__get__(None, cls)(*args, **kwargs)
+    function.apply = classmethod(apply)
+    setattr(function, _WATCHED, True)
 
 
 def await_value(tensor: torch.Tensor) -> None:

@@ -33,6 +33,7 @@ class OnServers:
         self._owners: list[tuple[dict[str, Any], str, torch.nn.Parameter]] = []
         self._settings: list[dict[str, Any]] = []
         self._is_pending = False  # whether new values are on their way
+        _barrier.watch_functions()
         embeddings = sparse_embeddings(setup.model, {name: parameter for name, parameter, _ in setup.trained()})
         self._check(embeddings)
 
