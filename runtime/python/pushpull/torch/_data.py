@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch.utils.data
 
+from .._errors import PushPullError
 from .._job import Job, current_job
 from ._order import DrawnOrder, Order, order_of
 
@@ -39,9 +40,18 @@ class _Steps:
 
     def __init__(self, order: Union[Order, DrawnOrder], batch_size: int, epochs: int, accumulate: int, drop_last: bool) -> None:
         for name, value in (("batch_size", batch_size), ("epochs", epochs), ("accumulate", accumulate)):
+            if value is None and name == "batch_size":
+                raise ValueError("batch_size=None: the job divides samples, so pass their number for each worker and step; a data set of "
+                                 "whole batches needs batch_size=1 and a collate_fn that takes them out of the list")
             if not isinstance(value, numbers.Integral) or value < 1:
                 raise ValueError(f"{name}: expected 1 or more, got {value}")
         self.job: Job = current_job()
+        if self.job._has_samples:
+            raise PushPullError("ElasticDataLoader: the job has a data set already: make one loader for what trains, of a data set whose "
+                                "items have the samples of both; use torch's DataLoader to evaluate", "FAILED_PRECONDITION")
+        if self.job._has_started:
+            raise PushPullError("ElasticDataLoader: the job has started, with the first forward pass of the model, zero_grad() or step(): "
+                                "make the loader before it", "FAILED_PRECONDITION")
         if order.unit == "batch":
             batch_size = self.job.local_ranks  # of these batches, one for each
         self._per_worker = batch_size * accumulate
@@ -156,7 +166,8 @@ class _Steps:
         if not self._has_pushed():
             raise RuntimeError(f"samples of the next step were asked for, but nothing was pushed in step {step}: call "
                                "optimizer.step() after every batch, without no_sync(); for gradients of N batches in one step pass "
-                               "accumulate=N to the loader. Only pushpull.torch.ElasticDataLoader can load ahead")
+                               "accumulate=N to the loader. To evaluate, or for update_bn, use a torch DataLoader. Only "
+                               "pushpull.torch.ElasticDataLoader can load ahead")
 
     def _end_or_refuse(self) -> None:
         """The program iterates more often than it has said. A released worker, whose loop may be endless, ends here."""
@@ -324,6 +335,8 @@ class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
         self._steps = _Steps(order, batch_size, epochs, accumulate, drop_last)
         self._ahead = _Ahead(self._steps)
         super().__init__(dataset, batch_sampler=self._ahead, **loader_arguments)
+        if batch_sampler is None:  # for programs that count samples; DataLoader itself refuses it beside a batch_sampler
+            object.__setattr__(self, "batch_size", batch_size)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         planned = self._ahead.planned

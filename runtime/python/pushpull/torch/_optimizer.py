@@ -66,7 +66,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._job._has_started:
             raise RuntimeError("DistributedOptimizer(): the job has started, and its tensors are registered before that; construct each "
                                "optimizer before the first batch, and once: to begin anew with it, load an earlier state_dict() "
-                               '(optimizer_on="workers"); or train this model in another job')
+                               '(optimizer_on="workers"); or train this model in another job, such as one for each fold')
         if self._job._optimizers and self._job.local_ranks > 1:
             raise ValueError("a second DistributedOptimizer in a worker with several local ranks; use one, with parameter groups")
         named = dict(model.named_parameters() if model is not None else named_parameters or ())

@@ -87,6 +87,9 @@ def check_parameter(name: str, parameter: torch.nn.Parameter) -> None:
     """Raises TypeError or ValueError for a parameter that no tensor of the job can be."""
     if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
         raise ValueError(f'parameter "{name}" has no shape yet: run a batch through the lazy module before DistributedOptimizer')
+    if parameter.is_complex():
+        raise TypeError(f'parameter "{name}": expected float32, bfloat16 or float16, got {parameter.dtype}; make the parameter '
+                        "torch.view_as_real(...) of it, and use torch.view_as_complex(parameter) in forward")
     if parameter.dtype not in DTYPES:
         raise TypeError(f'parameter "{name}": expected float32, bfloat16 or float16, got {parameter.dtype}; use model.float() '
                         "before DistributedOptimizer")

@@ -24,13 +24,16 @@ class PushedParameter:
         self.group = group
         self.is_pushed = False  # in the current step
         self._lr = 0.0  # with which it was pushed
+        self._samples = 0.0  # likewise
+        self._is_zeroed = False  # whether the program has set the gradient to zeros since
         self.may_read = False  # whether the program knows that the norm it measures is that of this worker's gradient
         self._left: Optional[tuple[torch.Tensor, int]] = None  # `parameter.grad` after the push, and its version
 
     def push(self, samples: float) -> None:
         """Pushes `parameter.grad`, which must not be used from now on; without it, that this worker has no gradient."""
         self.check_value()
-        self._lr = learning_rate(self.group)
+        self._check_sum(samples)
+        self._lr, self._samples, self._is_zeroed = learning_rate(self.group), samples, False
         with WithoutBarrier():
             self._send(self.parameter.grad, samples)
             self._left = self._found()
@@ -52,8 +55,8 @@ class PushedParameter:
         now = learning_rate(self.group)
         if now != self._lr:
             raise ValueError(f'parameter "{self.name}": lr changed from {self._lr} to {now} between backward() and step(), after the '
-                             "gradient was sent to the servers with the old one; change it (scheduler.step()) after optimizer.step() or before "
-                             'backward(), or pass optimizer_on="workers"')
+                             "gradient was sent to the servers with the old one; change it (scheduler.step()) after optimizer.step() or "
+                             'before backward(), or pass optimizer_on="workers"')
 
     def end_step(self) -> None:
         """The step is made; its new value is on its way."""
@@ -67,13 +70,21 @@ class PushedParameter:
         """Waits until the library knows of the push."""
 
     def end_read(self) -> None:
-        """Waits until the servers have read the gradient."""
+        """The program sets the gradient to zeros. Waits until the servers have read it."""
+        self._is_zeroed = True
 
     def put_in_place(self) -> None:
         """Waits for the value after the last step; the parameter has it afterwards."""
 
     def on_memory_read(self) -> None:
         """The program gets the memory of the parameter, and may write there."""
+
+    def _check_sum(self, samples: float) -> None:
+        """Raises RuntimeError if the gradient also has those of earlier steps, which had other shares of the samples."""
+        if isinstance(self.parameter.grad, SentGradient) and not self._is_zeroed and samples != self._samples:
+            raise RuntimeError(f'gradient of parameter "{self.name}": it adds to that of the step before, for which this worker had '
+                               f"{self._samples:g} samples, not {samples:g}, and the sums of all workers have no common weight: call "
+                               'optimizer.zero_grad() in each step, or pass optimizer_on="workers"')
 
     def _send(self, grad: Optional[torch.Tensor], samples: float) -> None:
         raise NotImplementedError

@@ -86,6 +86,10 @@ class HostParameter(ServedParameter):
         self._show(first)
 
     def end_read(self) -> None:
+        super().end_read()
+        self._end_push()
+
+    def _end_push(self) -> None:
         _barrier.put_in_place(self.parameter)
         self.put_in_place()  # of a class of its own, no barrier waits
 
@@ -99,7 +103,7 @@ class HostParameter(ServedParameter):
     def _send(self, grad: Optional[torch.Tensor], samples: float) -> None:
         check_dense(self.name, grad)
         if self._handle is not None:  # nothing has read the value of the last step
-            self.end_read()
+            self._end_push()
         if grad is not None and grad is not self._gradient:
             self._tensor.gradient.copy_(grad.detach())
             if not grad.requires_grad:  # otherwise the program wants its graph (create_graph)
