@@ -10,6 +10,7 @@ import copy
 import io
 import pickle
 import sys
+import types
 from typing import Any, Callable
 
 import torch
@@ -18,6 +19,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 from torch.utils.checkpoint import checkpoint
+
+
+WithoutTorchFunction: Any = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
 
 
 def net() -> nn.Sequential:
@@ -213,6 +217,44 @@ def recurrent_layers(context: Context) -> nn.Module:
     return model
 
 
+class ByExtension(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, weight)
+        with WithoutTorchFunction():  # as an extension in C++ has the tensors
+            return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        return gradient @ weight, gradient.t() @ x
+
+
+@program()
+def weight_read_by_an_extension(context: Context) -> nn.Module:
+    """A layer written in C++ (the LLTM of the tutorial), called by an autograd.Function of its own."""
+    model = net()
+    optimizer = context.wrap(sgd(model), model)
+    fit(context, lambda x: model[1:](ByExtension.apply(x, model[0].weight)), optimizer)
+    return model
+
+
+@program()
+def evaluated_in_inference_mode(context: Context) -> nn.Module:
+    """The validation runs once before the training, and after each step, in torch.inference_mode."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+    optimizer = context.wrap(sgd(model), model)
+
+    def validate(_: int) -> None:
+        model.eval()
+        with torch.inference_mode():
+            context.log(model(batch_of(999_999)[0]).norm())
+        model.train()
+    validate(0)
+    fit(context, model, optimizer, after_step=validate)
+    return model
+
+
 # ---- which parameters train ----
 
 
@@ -295,6 +337,21 @@ def frozen_by_a_rate_of_zero(context: Context) -> nn.Module:
     def thaw(step: int) -> None:
         optimizer.param_groups[0]["lr"] = 0.02 * max(0, step - 2)
     fit(context, model, optimizer, after_step=thaw)
+    return model
+
+
+@program(auto=EITHER, workers=EITHER)
+def layer_grown_in_training(context: Context) -> nn.Module:
+    """Progressive growing: the model gets another layer, whose parameters go to the torch optimizer that the script kept."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8))
+    plain = sgd(model)
+    optimizer = context.wrap(plain, model)
+
+    def grow(step: int) -> None:
+        if step == 2:
+            model.append(nn.Linear(8, 3))
+            plain.add_param_group({"params": list(model[3].parameters())})
+    fit(context, model, optimizer, after_step=grow)
     return model
 
 
@@ -387,6 +444,52 @@ def gradients_changed_by_a_hook(context: Context) -> nn.Module:
     optimizer = context.wrap(sgd(model), model)
     model[0].bias.register_hook(lambda gradient: gradient * 2)
     fit(context, model, optimizer)
+    return model
+
+
+@program()
+def gradients_zeroed_right_after_the_step(context: Context) -> nn.Module:
+    """`p.grad.zero_()` and `model.zero_grad(set_to_none=False)` at the end of the loop, of a model that takes a while to travel."""
+    model = nn.Sequential(nn.Linear(6, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 3))
+    optimizer = context.wrap(sgd(model), model)
+    for step, (x, y) in enumerate(context.batches()):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        if step % 2:
+            model.zero_grad(set_to_none=False)
+        else:
+            for p in model.parameters():
+                p.grad.zero_()
+        context.log(loss)
+    return model
+
+
+@program()
+def gradients_never_zeroed(context: Context) -> nn.Module:
+    """A script that forgets zero_grad, so that gradients add up over all steps; one batch is used for two steps."""
+    model = net()
+    optimizer = context.wrap(sgd(model, lr=0.05), model)
+    for step, (x, y) in enumerate(context.batches()):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        for _ in range(1 + (step == 3)):
+            optimizer.step()
+        context.log(loss)
+    return model
+
+
+class Bounded(nn.Parameter):
+    """A class of parameters of the program's own."""
+
+
+@program(auto=EITHER)
+def own_class_of_parameters_projected(context: Context) -> nn.Module:
+    """A library's parameters, which are written through `.data` after each step."""
+    model = net()
+    model[0].weight = Bounded(model[0].weight.detach())
+    optimizer = context.wrap(sgd(model), model)
+    fit(context, model, optimizer, after_step=lambda _: model[0].weight.data.clamp_(-0.2, 0.2))
     return model
 
 
@@ -800,6 +903,78 @@ def one_cycle(context: Context) -> nn.Module:
     optimizer = context.wrap(sgd(model), model)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=STEPS + 1)
     fit(context, model, optimizer, after_step=lambda _: schedule.step())
+    return model
+
+
+@program(auto=EITHER)
+def rate_changed_before_the_step(context: Context) -> nn.Module:
+    """`scheduler.step()` between the backward pass and the step, as before torch 1.1."""
+    model = net()
+    optimizer = context.wrap(sgd(model), model)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    fit(context, model, optimizer, before_step=lambda _: schedule.step())
+    return model
+
+
+@program(needs="torch.optim.Optimizer.register_step_post_hook")
+def hooks_of_the_step(context: Context) -> nn.Module:
+    """The rate and an average of the weights are kept by hooks, one of the torch optimizer and one of what wraps it."""
+    model = net()
+    average = copy.deepcopy(model).requires_grad_(False)
+    plain = sgd(model)
+
+    def update(*_: Any) -> None:
+        for a, p in zip(average.parameters(), model.parameters()):
+            a.lerp_(p.detach(), 0.3)
+    plain.register_step_post_hook(update)
+    optimizer = context.wrap(plain, model)
+    optimizer.register_step_post_hook(lambda *_: context.log(model[2].weight.norm()))
+    fit(context, model, optimizer)
+    return average
+
+
+@program(auto=EITHER, needs="torch.optim.Optimizer.register_step_pre_hook")
+def gradients_clipped_by_a_hook_of_the_step(context: Context) -> nn.Module:
+    """A plug-in clips in a hook that it gives the torch optimizer before it is wrapped."""
+    model = net()
+    plain = sgd(model)
+
+    def clip(*_: Any) -> None:
+        nn.utils.clip_grad_value_(model.parameters(), 0.01)
+    plain.register_step_pre_hook(clip)
+    fit(context, model, context.wrap(plain, model))
+    return model
+
+
+@program()
+def step_replaced_by_the_program(context: Context) -> nn.Module:
+    """A plug-in that puts a method of its own in the place of `step`, under a scheduler."""
+    model = net()
+    plain = sgd(model)
+    original = plain.step
+
+    def step(self: torch.optim.Optimizer, closure: Any = None) -> Any:
+        for p in model.parameters():
+            p.grad.mul_(0.3)
+        return original(closure)
+    plain.step = types.MethodType(step, plain)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(plain, 0.8)
+    optimizer = context.wrap(plain, model)
+    fit(context, model, optimizer, after_step=lambda _: schedule.step())
+    return model
+
+
+@program()
+def default_type_of_float64(context: Context) -> nn.Module:
+    """A script whose tensors are float64 unless it says otherwise, and whose model is not; it saves the optimizer's state."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        model = net().float()
+        optimizer = context.wrap(adamw(model), model)
+        fit(context, lambda x: model(x.float()), optimizer)
+        context.log(optimizer.state_dict()["state"][0]["exp_avg"].norm())
+    finally:
+        torch.set_default_dtype(torch.float32)
     return model
 
 
