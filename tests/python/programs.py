@@ -255,6 +255,30 @@ def evaluated_in_inference_mode(context: Context) -> nn.Module:
     return model
 
 
+@program(auto="refused", workers="refused")
+def exception_in_a_backward_pass(context: Context) -> nn.Module:
+    """A hook fails in the middle of a backward pass; the program leaves the batch out and goes on."""
+    model = net()
+    optimizer = context.wrap(sgd(model), model)
+    for step, (x, y) in enumerate(context.batches()):
+        optimizer.zero_grad()
+        h = model[:2](x)
+        if step == 2:
+            h.register_hook(fail)
+        try:
+            loss = F.cross_entropy(model[2:](h), y)
+            loss.backward()
+        except ArithmeticError:
+            continue
+        optimizer.step()
+        context.log(loss)
+    return model
+
+
+def fail(_: torch.Tensor) -> None:
+    raise ArithmeticError("overflow")
+
+
 # ---- which parameters train ----
 
 

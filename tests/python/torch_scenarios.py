@@ -407,6 +407,22 @@ def goes_on(end: str, dies_at: str = "") -> None:
     job.end()
 
 
+def leaves_a_step_out() -> None:
+    """Worker 1 once makes no step of the optimizer, which is on the workers."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model, optimizer_on="workers")
+    try:
+        for step in range(5):
+            optimizer.zero_grad()
+            loss_of(model, job.worker, step).backward()
+            if step != 2 or job.worker != 1:
+                optimizer.step()
+    except pushpull.PushPullError as error:
+        assert "step 3: the optimizers' settings differ between workers: SGD, steps: " in str(error), error
+        raise SystemExit(3) from None
+
+
 def is_traced() -> None:
     """Steps until worker 0 has the trace of ten of them."""
     job = pushpull.init()

@@ -106,6 +106,9 @@ class TorchTest(TrainingCases, JobTest):
                 for key, value in kept.items():
                     self.assertTrue(torch.equal(state["optimizer"]["state"][index][key], value), f"{key} of parameter {index}")
 
+    def test_workers_that_make_different_steps_are_told(self) -> None:
+        self.run_scenario("leaves_a_step_out", ends_with=END_OF_JOB)
+
     def states(self) -> list[dict[str, Any]]:
         return [torch.load(self.folder / f"state-{worker}", **ANY_CONTENT) for worker in range(2)]
 

@@ -20,6 +20,7 @@ class Setup:
     named        all parameters that have a name, in the order of the forward pass
     model        that has them; None if only the names are known
     accumulates  whether backward passes add up on this worker now (`no_sync`)
+    num_steps    that the optimizer has made on the workers
     """
 
     optimizer: torch.optim.Optimizer
@@ -30,6 +31,7 @@ class Setup:
     scaler: Optional[Any]
     waits: Waits
     accumulates: bool = False
+    num_steps: int = 0
 
     def trained(self) -> Iterator[tuple[str, torch.nn.Parameter, dict[str, Any]]]:
         """The optimizer's parameters with their names and groups, in the order of the forward pass."""

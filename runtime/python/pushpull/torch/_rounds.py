@@ -232,6 +232,13 @@ class Rounds:
         # ends runs none.
         torch.autograd.Variable._execution_engine.queue_callback(self.end)
 
+    def check_whole(self, call: str) -> None:
+        """Raises RuntimeError if an exception has cut off the backward pass of the round."""
+        if self._has_begun and not _is_in_backward():
+            raise RuntimeError(f"{call}: an exception ended the backward pass of step {self._number} after some of its gradients had been "
+                               "sent, and the other workers wait for the rest: let the exception end the process, or run a backward pass "
+                               "that may fail in optimizer.no_sync()")
+
     def make_empty(self) -> None:
         """A round without samples."""
         for each in self._gradients.values():
@@ -406,8 +413,9 @@ class Rounds:
         others = next(text for text in every if text != every[0])
         first, other = next((a, b) for a, b in zip(every[0].splitlines(), others.splitlines()) if a != b)
         raise PushPullError(f"step {self._number}: the optimizers' settings differ between workers: {first}; elsewhere {other}. Each worker "
-                            "runs the optimizer, so give all the same settings; in a worker that has joined (job.start_step above 0) make "
-                            "the steps of its schedulers up to there before its first step", "FAILED_PRECONDITION")
+                            "runs the optimizer, so give all the same settings, and call step() in all or in none; in a worker that has "
+                            "joined (job.start_step above 0) make the steps of its schedulers up to there before its first step",
+                            "FAILED_PRECONDITION")
 
 
 class _Header(NamedTuple):
@@ -420,10 +428,16 @@ class _Header(NamedTuple):
     before_negated: float
 
 
+def _is_in_backward() -> bool:
+    current = getattr(torch._C, "_current_graph_task_id", None)  # torch 2; before, no hook could call the optimizer
+    return current is not None and current() != -1
+
+
 def _settings_of(setups: list[Setup]) -> str:
-    """The hyperparameters of all optimizers, a line for each parameter group."""
+    """The hyperparameters of all optimizers, a line for each parameter group, and how many steps they have made."""
     lines = []
     for setup in setups:
+        lines.append(f"{type(setup.optimizer).__name__}, steps: {setup.num_steps}")
         for number, group in enumerate(setup.optimizer.param_groups):
             values = {key: value.item() if isinstance(value, torch.Tensor) else value for key, value in group.items() if key != "params"}
             numbers = {key: value for key, value in sorted(values.items()) if isinstance(value, (bool, int, float, tuple, list))}

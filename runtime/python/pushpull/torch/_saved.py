@@ -119,7 +119,8 @@ class SavedState:
         state = unpack(content) if content else {}
         if state.get("step") != step:
             return False
-        load(self._setups, {**self._parameters, **self._counters}, state, lambda each: self._slots[each.number].values if isinstance(each, _InSlot) else each)
+        load(self._setups, {**self._parameters, **self._counters}, state,
+             lambda each: self._slots[each.number].values if isinstance(each, _InSlot) else each)
         return True
 
     def _add(self, name: str, like: torch.Tensor, taken: list[str]) -> int:
@@ -194,7 +195,7 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def state_of(setups: list[Setup], parameters: dict[str, torch.Tensor], counters: dict[str, torch.Tensor]) -> dict[str, Any]:
     """The parameters, counters and optimizers: the program's own tensors, not copies."""
-    return {"optimizers": [setup.optimizer.state_dict() for setup in setups],
+    return {"optimizers": [setup.optimizer.state_dict() for setup in setups], "steps": [setup.num_steps for setup in setups],
             "tensors": {name: tensor.detach() for name, tensor in [*parameters.items(), *counters.items()]}}
 
 
@@ -203,7 +204,8 @@ def load(setups: list[Setup], tensors: dict[str, torch.Tensor], state: dict[str,
     with torch.no_grad():
         for name, value in state["tensors"].items():
             tensors[name].copy_(tensor_of(value))
-    for setup, of_optimizer in zip(setups, state["optimizers"]):
+    for setup, of_optimizer, steps in zip(setups, state["optimizers"], state["steps"]):
+        setup.num_steps = steps
         of_optimizer["state"] = {
             index: {key: tensor_of(value) for key, value in of_parameter.items()} if isinstance(of_parameter, dict) else of_parameter
             for index, of_parameter in of_optimizer["state"].items()}

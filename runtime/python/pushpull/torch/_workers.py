@@ -49,6 +49,7 @@ class OnWorkers:
         self._rounds.on_gradient(parameter)
 
     def zero_grad(self, set_to_none: bool) -> None:
+        self._rounds.check_whole("zero_grad")
         self._setup.optimizer.zero_grad(set_to_none)
 
     def step(self, closure: Optional[Callable[[], Any]]) -> Any:
@@ -61,6 +62,8 @@ class OnWorkers:
 
         if not self._job._is_last_of_step:
             return None if closure is None else closure()
+        self._rounds.check_whole("step")
+        self._setup.num_steps += 1
         if closure is not None:
             return self._setup.optimizer.step(mean_loss)
         self._rounds.finish(self._setup)
