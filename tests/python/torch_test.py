@@ -12,7 +12,7 @@ from typing import Any
 import ddp_cases
 import torch
 import torch_scenarios
-from package_test import HERE, RUN_SECONDS, JobTest, run
+from package_test import END_OF_JOB, HERE, RUN_SECONDS, JobTest, run
 from training_cases import TrainingCases
 
 
