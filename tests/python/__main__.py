@@ -67,6 +67,7 @@ def build_wheel() -> pathlib.Path:
 SUITES = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
           "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"), "DeviceTest": (TORCH_PYTHON, "device_test"),
           "RanksTest": (TORCH_PYTHON, "ranks_test"), "ProgramsTest": (TORCH_PYTHON, "programs_test"),
+          "OptimizerProgramsTest": (TORCH_PYTHON, "programs_test"),
           "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),
           "RowsTest": (TORCH_PYTHON, "rows_test"), "EmbeddingTest": (TORCH_PYTHON, "embedding_test")}
 

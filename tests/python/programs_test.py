@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each of programs.py keeps its meaning as a worker's program, or is refused by an error that says what to change.
+"""Each of programs.py and optimizer_programs.py keeps its meaning as a worker's program, or is refused by an error that says what to change.
 
 Run by the Python of an environment that has the wheel and torch; `./dev python` makes one (__main__.py beside this).
 """
@@ -11,6 +11,7 @@ import re
 import unittest
 from typing import Any, Optional
 
+import optimizer_programs  # both fill PROGRAMS
 import programs
 import torch
 from package_test import HERE, MANIFEST, PUSHPULL, JobTest, run
@@ -97,6 +98,12 @@ class ProgramsTest(JudgesPrograms):
     """A test for each program of programs.py."""
 
 
+class OptimizerProgramsTest(JudgesPrograms):
+    """A test for each program of optimizer_programs.py."""
+
+    SCENARIOS = HERE / "optimizer_programs.py"
+
+
 def result_in(path: pathlib.Path) -> Optional[dict[str, Any]]:
     return torch.load(path, weights_only=False) if path.exists() else None
 
@@ -111,6 +118,7 @@ def add_tests(suite: type[JudgesPrograms], module: str) -> None:
 
 
 add_tests(ProgramsTest, programs.__name__)
+add_tests(OptimizerProgramsTest, optimizer_programs.__name__)
 
 if __name__ == "__main__":
     unittest.main()
