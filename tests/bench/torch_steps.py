@@ -7,8 +7,9 @@ After `./dev python`, on a machine that does nothing else. 2 workers, one thread
 
   sum       a gradient of 160 MB in 160 tensors, Sum: over registered memory, shared memory and tcp, against gloo's all-reduce
             of 25 MiB buckets
-  models    ResNet-18 for images of 64 x 64 and a Transformer, real backward passes: samples a second, against
-            DistributedDataParallel
+  models    ResNet-18 for images of 64 x 64, a Transformer, and 40 million parameters in 10 layers, real backward passes:
+            samples a second, against DistributedDataParallel
+  places    the same models: a step with the optimizer on the workers against one on the servers, over shared memory and tcp
   overlap   a backward pass that sleeps, and takes as long as the synchronization: a step against the longer of the two.
             The pass is timed without the package; it also makes the gradients
   overhead  4,000 tensors of 4 KB, and one: what Python adds to a step of `pushpull bench sync`, per tensor and per step
@@ -165,23 +166,32 @@ def transformer() -> nn.Module:
     return nn.Sequential(nn.Embedding(128, 256), nn.TransformerEncoder(layer, 6), nn.Linear(256, 128))
 
 
-BATCHES = {"resnet18": 16, "transformer": 8}
+def layers() -> nn.Module:
+    """40 million parameters."""
+    return nn.Sequential(*[nn.Linear(2000, 2000) for _ in range(10)])
+
+
+MODELS = {"resnet18": resnet18, "transformer": transformer, "layers": layers}
+BATCHES = {"resnet18": 16, "transformer": 8, "layers": 8}
 
 
 def model_step(name: str, wrap: Callable[[nn.Module, torch.optim.Optimizer], tuple[nn.Module, torch.optim.Optimizer]],
                rank: Callable[[], int]) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    plain = resnet18() if name == "resnet18" else transformer()
+    plain = MODELS[name]()
     model, optimizer = wrap(plain, torch.optim.SGD(plain.parameters(), lr=0.01, momentum=0.9))
     size = BATCHES[name]
     images = torch.randn(size, 3, 64, 64)
     text = torch.randint(128, (size, 64))
+    vectors = torch.randn(size, 2000)
 
     def step() -> None:
         optimizer.zero_grad()
         if name == "resnet18":
             loss = nn.functional.cross_entropy(model(images), torch.arange(size))
+        elif name == "layers":
+            loss = model(vectors).square().mean()
         else:
             loss = nn.functional.cross_entropy(model(text).transpose(1, 2), text)
         loss.backward()
@@ -189,11 +199,12 @@ def model_step(name: str, wrap: Callable[[nn.Module, torch.optim.Optimizer], tup
     timed(step, rank())
 
 
-def model_of_package(name: str) -> None:
+def model_of_package(name: str, place: str = "servers") -> None:
     import pushpull
     import pushpull.torch as pp
     job = pushpull.init()
-    model_step(name, lambda model, optimizer: (model, pp.DistributedOptimizer(optimizer, model=model)), lambda: job.worker)
+    model_step(name, lambda model, optimizer: (model, pp.DistributedOptimizer(optimizer, model=model, optimizer_on=place)),
+               lambda: job.worker)
     job.end()
 
 
@@ -346,6 +357,16 @@ def group_models() -> dict[str, float]:
     return ratios
 
 
+def group_places() -> dict[str, float]:
+    ratios = {}
+    for name in BATCHES:
+        for channel in ("auto", "tcp"):
+            servers, workers = run_pushpull(f"model:{name}", channel), run_pushpull(f"workers:{name}", channel)
+            print(f"  {name}, {channel}: on the servers {servers * 1e3:.1f} ms, on the workers {workers * 1e3:.1f} ms")
+            ratios[f"{name}, {channel}: a step on the workers over one on the servers"] = workers / servers
+    return ratios
+
+
 def group_overlap() -> dict[str, float]:
     synchronization, gradients = run_pushpull("sleep:0"), run_gloo("backward:0")
     sleep = max(synchronization - gradients, 0.0)
@@ -378,7 +399,8 @@ def group_rows() -> dict[str, float]:
             "rows pulled: bytes over those of keys and values": found["pull"]}
 
 
-GROUPS = {"sum": group_sum, "models": group_models, "overlap": group_overlap, "overhead": group_overhead, "rows": group_rows}
+GROUPS = {"sum": group_sum, "models": group_models, "places": group_places, "overlap": group_overlap, "overhead": group_overhead,
+          "rows": group_rows}
 
 
 CASES: dict[str, Callable[[str], None]] = {
@@ -386,6 +408,7 @@ CASES: dict[str, Callable[[str], None]] = {
     "small": lambda tensors: sums_of_package(False, int(tensors), 1000),
     "gloo": lambda _: sums_of_gloo(),
     "model": model_of_package,
+    "workers": lambda name: model_of_package(name, "workers"),
     "ddp": model_of_ddp,
     "sleep": sleeping_model,
     "backward": backward_pass,

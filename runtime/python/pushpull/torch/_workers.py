@@ -25,8 +25,8 @@ class OnWorkers:
                              f"scaler; {setup.optimizer!r} does not: use SGD, Adagrad, Adam or AdamW, and bfloat16 autocast")
         if self._job.is_ring:
             raise ValueError(f"{type(setup.optimizer).__name__} with optimizer_on=\"workers\" needs spec.sync.mode Sync, and the job is in "
-                             "AllReduce, which runs SGD without dampening, Adagrad without lr_decay, Adam and AdamW without amsgrad, and no "
-                             "scaler: leave out optimizer_on, or set the mode to Sync")
+                             "AllReduce, which runs SGD without dampening, Adagrad without lr_decay, Adam and AdamW without amsgrad, "
+                             "and no scaler: leave out optimizer_on, or set the mode to Sync")
         for name, parameter, _ in setup.trained():
             check_parameter(name, parameter)
         for name in sparse_embeddings(setup.model, {name: parameter for name, parameter, _ in setup.trained()}):
