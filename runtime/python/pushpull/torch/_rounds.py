@@ -2,6 +2,7 @@
 """Gradients whose optimizers run on the workers: after each backward pass they are the workers' mean."""
 from __future__ import annotations
 
+import math
 import zlib
 from typing import Any, NamedTuple, Optional
 
@@ -19,6 +20,9 @@ from ._tensors import DTYPES, Buffer, Memory, Tensor, Waits, check_dense, to_mea
 
 _PLAIN: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever the program's default is
 _NOBODY = 1e9  # above the index of every worker
+_FINGERPRINT_EVERY = 8  # rounds
+_SAMPLED = 64  # elements of a parameter
+_ALIKE = 1e-4  # processors may round differently
 _PIECE = 32 << 20  # bytes of a broadcast
 _COUNTERS = 64  # elements; a larger buffer of integers or truth values is a constant, such as a mask
 
@@ -182,7 +186,11 @@ class Rounds:
 
     def after_start(self) -> None:
         engine = self._job._engine
-        engine.check_state()
+        try:
+            engine.check_state()
+        except PushPullError as error:
+            raise PushPullError(f'optimizer_on="workers": {error}. Leave out spec.sync.gated, backupWorkers and other modes, or pass '
+                                'optimizer_on="servers" with SGD, Adagrad, Adam or AdamW', error.code) from None
         for each in self._gradients.values():
             each.bind(engine)
         for buffer in self._buffers:
@@ -339,10 +347,22 @@ class Rounds:
     def _push_header(self) -> None:
         settings = float(zlib.crc32(_settings_of(self._setups).encode()) & 0xFFFFFF)  # exact in float32
         before = float(self._job._round_in_batch)
+        fingerprint = self._fingerprint()
         self._header.gradient.copy_(torch.tensor(_Header(
             lacks_state=0.0 if self._has_state else -1.0, settings=settings, settings_negated=-settings,
-            before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY), **_PLAIN))
+            before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY,
+            fingerprint=fingerprint, fingerprint_negated=-fingerprint), **_PLAIN))
         self._header.push(1.0, 0.0)
+
+    def _fingerprint(self) -> float:
+        """In some rounds, the sum of a sample of the parameters' magnitudes."""
+        if self._number % _FINGERPRINT_EVERY or not self._has_state:
+            return 0.0
+        with torch.no_grad():
+            samples = [each.parameter.reshape(-1)[::each.parameter.numel() // _SAMPLED + 1] for each in self._gradients.values()
+                       if each.parameter.is_contiguous()]
+            total = sum(float(each.float().abs().sum()) for each in samples)
+        return total if math.isfinite(total) else 0.0
 
     def _receive_header(self) -> _Header:
         self._header.wait(self._waits.timeout)
@@ -356,6 +376,11 @@ class Rounds:
 
     def _check_alike(self, seen: _Header) -> None:
         """Raises PushPullError if the other workers are elsewhere in their batch, or parameters would no longer be equal in all."""
+        least, most = seen.fingerprint, -seen.fingerprint_negated
+        if seen.lacks_state == 0 and most - least > _ALIKE * abs(most):
+            raise PushPullError(f"step {self._number}: the parameters differ between workers, by {(most - least) / abs(most):.1g} in a sample "
+                                "of them: one worker has changed a parameter, a gradient or the optimizer's state in a way of its own (random "
+                                "numbers, a condition on its index or its own loss). Make the same changes in all workers", "FAILED_PRECONDITION")
         if seen.before != -seen.before_negated and seen.before < _NOBODY:
             raise PushPullError(f"step {self._number}: workers make different numbers of backward passes with a batch: {int(seen.before)} "
                                 f"before this one, elsewhere {int(-seen.before_negated)}. All must make as many; a worker for which a "
@@ -413,8 +438,10 @@ class Rounds:
         others = next(text for text in every if text != every[0])
         first, other = next((a, b) for a, b in zip(every[0].splitlines(), others.splitlines()) if a != b)
         raise PushPullError(f"step {self._number}: the optimizers' settings differ between workers: {first}; elsewhere {other}. Each worker "
-                            "runs the optimizer, so give all the same settings, and call step() in all or in none; in a worker that has "
-                            "joined (job.start_step above 0) make the steps of its schedulers up to there before its first step",
+                            "runs the optimizer, so give all the same settings, and call step() in all or in none. In a worker that has "
+                            "joined (job.start_step above 0) make the steps of its schedulers up to there before its first step. If "
+                            "schedulers step once a batch, pass drop_last=True to ElasticDataLoader: a worker for which a step has no "
+                            "samples does not run the loop's body",
                             "FAILED_PRECONDITION")
 
 
@@ -426,10 +453,12 @@ class _Header(NamedTuple):
     settings_negated: float
     before: float  # how many rounds were made with the batch before
     before_negated: float
+    fingerprint: float  # of the parameters
+    fingerprint_negated: float
 
 
 def _is_in_backward() -> bool:
-    current = getattr(torch._C, "_current_graph_task_id", None)  # torch 2; before, no hook could call the optimizer
+    current: Any = getattr(getattr(torch, "_C"), "_current_graph_task_id", None)  # torch 2; before, no hook could call the optimizer
     return current is not None and current() != -1
 
 

@@ -206,6 +206,7 @@ def load(setups: list[Setup], tensors: dict[str, torch.Tensor], state: dict[str,
             tensors[name].copy_(tensor_of(value))
     for setup, of_optimizer, steps in zip(setups, state["optimizers"], state["steps"]):
         setup.num_steps = steps
+        of_optimizer["param_groups"] = setup.optimizer.state_dict()["param_groups"]  # lr and the like are those of this program's schedule
         of_optimizer["state"] = {
             index: {key: tensor_of(value) for key, value in of_parameter.items()} if isinstance(of_parameter, dict) else of_parameter
             for index, of_parameter in of_optimizer["state"].items()}
