@@ -401,7 +401,7 @@ def wrong_use_is_named() -> None:
                   lambda: list(DataLoader(data, batch_sampler=sampler, num_workers=2)))
     assert_raises(RuntimeError, ["nothing was pushed in step 0", "optimizer.step()", "no_sync", "accumulate=N"],
                   lambda: list(DataLoader(data, batch_sampler=sampler)))
-    assert_raises(pushpull.PushPullError, ["UseSamples"], lambda: pp.ElasticSampler(1000))
+    assert_raises(pushpull.PushPullError, ["the job has a data set already"], lambda: pp.ElasticSampler(1000))
     sys.exit(3)  # it has left without a word
 
 

@@ -173,6 +173,8 @@ class _Samples:
 
     step: int
     epoch: int
+    position: int
+    total: int
     count: int
     ranges: list[tuple[int, int]]
     batch: int
@@ -230,7 +232,8 @@ class _Leader:
     def samples(self, steps_ahead: int = 0) -> _Samples:
         def of_engine() -> _Samples:
             samples = self._engine.samples(steps_ahead)
-            return _Samples(samples.step, samples.epoch, samples.count, list(samples.ranges), samples.batch, samples.is_over)
+            return _Samples(samples.step, samples.epoch, samples.position, samples.total, samples.count, list(samples.ranges),
+                            samples.batch, samples.is_over)
 
         return _pass_on(self._ranks, of_engine, lambda samples: (samples, self._member()))
 
