@@ -94,8 +94,9 @@ class ChunkState {
   void EndCapture() { spares_ = nullptr; }
 
   // Turns version t into t + 1 with the value, optimizer state and updates as they are: a step
-  // whose gradient does not count. Without has_gradient nobody had one: with the optimizer Sum the
-  // value, which is the step's gradient, becomes zeros; rows stay. kResourceExhausted as for Apply.
+  // whose gradient does not count. Without has_gradient it counts as zeros: with the optimizer Sum
+  // the value, which is the step's gradient, becomes zeros; rows stay. kResourceExhausted as for
+  // Apply.
   absl::Status Skip(bool has_gradient = true);
   // Raises the version to `version` and leaves the value as it is.
   void AdvanceTo(Step version);

@@ -22,6 +22,7 @@ std::unique_ptr<JobMember> MakeMember(WorkerNodeOptions options,
     return std::make_unique<WorkerMember>(
         std::move(options), dependencies, operations, state, departure, std::move(log));
   }
+  state.SetConsistency({.mode = SyncMode::kAllReduce});
   return std::make_unique<RingMember>(
       std::move(options), dependencies, operations, departure, std::move(log));
 }

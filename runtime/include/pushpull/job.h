@@ -351,6 +351,7 @@ class Job {
   //   kFailedPrecondition  UseSamples or Register was not called, or the job has another data set.
   //   kDataLoss            the job's position in its data set is damaged. End the process.
   // clang-format on
+  // NOLINTNEXTLINE(google-default-arguments): programs call it on a Job; overrides have no default
   virtual absl::StatusOr<StepSamples> Samples(uint64_t ahead = 0) const = 0;
 
   // Reports that this worker has processed its samples of the step; the last push of the step. When
@@ -363,6 +364,7 @@ class Job {
   //   kFailedPrecondition  UseSamples was not called, or a tensor is not pushed in this step.
   //   kCancelled           as for PushPull.
   // clang-format on
+  // NOLINTNEXTLINE(google-default-arguments): likewise
   virtual absl::StatusOr<PushHandle> CommitSamples(bool are_done = true) = 0;
 
   // State of the program's own in checkpoints. Valid until the job is destroyed.

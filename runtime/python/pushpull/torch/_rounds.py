@@ -19,7 +19,7 @@ from ._saved import SavedState, load, pack, state_of, unpack
 from ._tensors import DTYPES, Buffer, Memory, Tensor, Waits, check_dense, to_mean
 
 _PLAIN: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever the program's default is
-_NOBODY = 1e9  # above the index of every worker
+_NOBODY = 1e9  # above the number of passes of any worker
 _FINGERPRINT_EVERY = 8  # rounds
 _SAMPLED = 64  # elements of a parameter
 _ALIKE = 1e-4  # processors may round differently
@@ -117,7 +117,7 @@ class Rounds:
         self._number = 0  # of the current round
         self._has_begun = False
         self._saved: SavedState
-        self._is_saved = True  # what the program has after the last round
+        self._is_saved = True  # whether what the program has after the last round is pushed
         self._noted: dict[str, torch.Tensor] = {}  # counters as they were then
         self._has_state = True  # parameters and optimizers are those of the job
         self._seen: Optional[_Header] = None  # of a round that has not begun, if this worker has joined in it

@@ -166,39 +166,25 @@ TEST_F(ChunkTest, OneGradientMakesItAStepLikeAnyOther) {
   EXPECT_EQ(chunk().state().updates(), 1U);
 }
 
-TEST_F(ChunkTest, ASumOfNoGradientIsZerosOnAnyMember) {
-  OneShard own(OptimizerKind::kSum);
-  OneShard other(OptimizerKind::kSum);
-  ASSERT_TRUE(own.chunk().Initialize(Floats(kFloats, 7), 0).ok());
-  ASSERT_TRUE(other.chunk().Initialize(Floats(kFloats, 7), 0).ok());
-  ReceivedContribution contribution = ContributionWithout(PushOf(0, 0));
-  own.chunk().step().CountHeld(contribution);
+TEST_F(ChunkTest, NoGradientMakesASumZerosAndLeavesAMaximum) {
+  for (const auto& [reduction, expected] :
+       {std::pair(Reduction::kSum, 0.0F), std::pair(Reduction::kMax, 7.0F)}) {
+    OneShard own(OptimizerKind::kSum, 0, DType::kFloat32, reduction);
+    OneShard other(OptimizerKind::kSum, 0, DType::kFloat32, reduction);
+    ASSERT_TRUE(own.chunk().Initialize(Floats(kFloats, 7), 0).ok());
+    ASSERT_TRUE(other.chunk().Initialize(Floats(kFloats, 7), 0).ok());
+    ReceivedContribution contribution = ContributionWithout(PushOf(0, 0));
+    own.chunk().step().CountHeld(contribution);
 
-  const absl::StatusOr<LogEntry> entry = own.chunk().CompleteStep(rules_, pool_);
+    const absl::StatusOr<LogEntry> entry = own.chunk().CompleteStep(rules_, pool_);
 
-  ASSERT_TRUE(entry.ok()) << entry.status();
-  HostBuffer nothing;
-  ASSERT_TRUE(other.chunk().Apply(entry->meta, {.step = entry->step}, nothing).ok());
-  EXPECT_THAT(own.chunk().state().value()->floats(), Each(0));
-  EXPECT_THAT(other.chunk().state().value()->floats(), Each(0));
-}
-
-TEST_F(ChunkTest, AMaximumOfNoGradientLeavesTheValueOnAnyMember) {
-  OneShard own(OptimizerKind::kSum, 0, DType::kFloat32, Reduction::kMax);
-  OneShard other(OptimizerKind::kSum, 0, DType::kFloat32, Reduction::kMax);
-  ASSERT_TRUE(own.chunk().Initialize(Floats(kFloats, 7), 0).ok());
-  ASSERT_TRUE(other.chunk().Initialize(Floats(kFloats, 7), 0).ok());
-  ReceivedContribution contribution = ContributionWithout(PushOf(0, 0));
-  own.chunk().step().CountHeld(contribution);
-
-  const absl::StatusOr<LogEntry> entry = own.chunk().CompleteStep(rules_, pool_);
-
-  ASSERT_TRUE(entry.ok()) << entry.status();
-  EXPECT_FALSE(entry->meta.has_gradient);
-  HostBuffer nothing;
-  ASSERT_TRUE(other.chunk().Apply(entry->meta, {.step = entry->step}, nothing).ok());
-  EXPECT_THAT(own.chunk().state().value()->floats(), Each(7));
-  EXPECT_THAT(other.chunk().state().value()->floats(), Each(7));
+    ASSERT_TRUE(entry.ok()) << entry.status();
+    EXPECT_FALSE(entry->meta.has_gradient);
+    HostBuffer nothing;
+    ASSERT_TRUE(other.chunk().Apply(entry->meta, {.step = entry->step}, nothing).ok());
+    EXPECT_THAT(own.chunk().state().value()->floats(), Each(expected));
+    EXPECT_THAT(other.chunk().state().value()->floats(), Each(expected));
+  }
 }
 
 TEST_F(ChunkTest, AGradientThatIsNotFiniteIsOneAllTheSame) {
@@ -429,7 +415,7 @@ TEST_F(ChunkTest, AClearedChunkHasNoValue) {
 // ---- the step under way ----
 
 TEST_F(ChunkTest, ContributionsAreHeldInWorkerOrder) {
-  for (const uint32_t worker : {2, 0, 1}) chunk().step().Hold(ContributionOf(PushOf(worker, 0)));
+  for (const uint32_t worker : {2U, 0U, 1U}) chunk().step().Hold(ContributionOf(PushOf(worker, 0)));
 
   EXPECT_EQ(chunk().step().TakeFirstHeld().contribution.worker, WorkerId{0});
   EXPECT_EQ(chunk().step().TakeFirstHeld().contribution.worker, WorkerId{1});
