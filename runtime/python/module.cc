@@ -192,7 +192,7 @@ void DefineJob(nb::module_& module) {
            nb::sig("def buffer(self, num_values: int) -> object"))
       .def("leave", &PythonJob::Leave, "timeout"_a)
       .def("close", &PythonJob::Close)
-      .def("close_at_exit", &PythonJob::CloseAtExit)
+      .def("close_at_exit", &PythonJob::CloseAtExit, "leaves"_a)
       .def("tell_to_end", [](const PythonJob& job) { job.job().TellToEnd(); })
       .def(
           "report_loss",
@@ -223,6 +223,8 @@ void DefineJob(nb::module_& module) {
       .def_prop_ro("exit_code", [](const PythonJob& job) { return job.job().exit_code(); })
       .def_prop_ro("start_step",
                    [](const PythonJob& job) { return job.job().start_step().value(); })
+      .def_prop_ro("has_joined_late",
+                   [](const PythonJob& job) { return job.job().has_joined_late(); })
       .def_prop_ro("next_step", [](const PythonJob& job) { return job.job().next_step().value(); })
       .def_prop_ro("worker", [](const PythonJob& job) { return job.job().worker().value(); })
       .def_prop_ro("workers", [](const PythonJob& job) { return job.job().workers(); });
@@ -232,7 +234,7 @@ void DefineJob(nb::module_& module) {
 }  // namespace
 
 NB_MODULE(_engine, module) {
-  if (Py_AtExit(&EndJobs) != 0)
+  if (Py_AtExit(&EndAttempts) != 0)
     throw std::runtime_error("pushpull: the interpreter takes no more exit functions");
   nb::register_exception_translator(&RaiseStatusError);
   // A job that the program does not close lives until the process ends: see CloseAtExit.

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/python/python_job.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <future>
+#include <iostream>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,9 +40,12 @@ std::vector<AbandonedAttempt>& AbandonedAttempts() {
   return *attempts;
 }
 
+constexpr std::chrono::seconds kLeaveAtExit{60};
+
 struct JobAtExit {
   std::shared_ptr<OpenJob> open;
   const void* arrays;
+  bool leaves;
 };
 
 std::vector<JobAtExit>& JobsAtExit() {
@@ -415,14 +426,32 @@ void PythonJob::Close() {
   last.reset();
 }
 
-void PythonJob::CloseAtExit() {
+void PythonJob::CloseAtExit(bool leaves) {
   if (open_ == nullptr) return;
+  // Not earlier, because objects that are made after it are destroyed before it is called.
+  static const int failed = on_exit(EndJobs, nullptr);
+  if (failed != 0) throw std::runtime_error("pushpull: the process takes no more exit functions");
   // The arrays are never released: the interpreter ends before the job does.
-  JobsAtExit().push_back({std::move(open_), new std::map(std::move(tensors_))});
+  JobsAtExit().push_back({std::move(open_), new std::map(std::move(tensors_)), leaves});
 }
 
-void EndJobs() {
-  for (const JobAtExit& last : JobsAtExit()) last.open->End();
+void EndJobs(int exit_code, void* /*unused*/) {
+  int told_code = 0;
+  for (const JobAtExit& last : JobsAtExit()) {
+    if (last.leaves && exit_code == 0 && last.open->owner == getpid()) {
+      const absl::Status left = last.open->job->Leave(Deadline::After(kLeaveAtExit));
+      if (!left.ok())
+        std::cerr << "pushpull: leaving the job at the program's end: " << left.message() << '\n';
+      told_code = left.ok() ? std::max(told_code, last.open->job->exit_code()) : 1;
+    }
+    last.open->End();
+  }
+  if (told_code == 0) return;
+  static_cast<void>(fflush(nullptr));
+  _exit(told_code);
+}
+
+void EndAttempts() {
   std::erase_if(AbandonedAttempts(),
                 [](const AbandonedAttempt& attempt) { return attempt.owner == getpid(); });
 }

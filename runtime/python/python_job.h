@@ -133,10 +133,10 @@ class PythonJob {
   // Ends the membership without notifying the other members, as a crash would. While arrays of
   // Buffer exist, the job ends with the last of them.
   void Close();
-  // For the end of the program: keeps the job and its arrays until EndJobs. `pushpull run` kills a
-  // worker that has no session, and the interpreter takes a while to end: the exit code would be
-  // lost.
-  void CloseAtExit();
+  // For the end of the program: keeps the job and its arrays until the process ends, which then
+  // leaves the job if `leaves` and its exit code is 0. `pushpull run` kills a worker that has no
+  // session, and the interpreter takes a while to end: the exit code would be lost.
+  void CloseAtExit(bool leaves);
 
   // Throws kFailedPrecondition if the job is closed.
   Job& job() const;
@@ -198,8 +198,11 @@ class PythonJob::BoundPush {
   ArrayArgument read_, written_;
 };
 
-// The interpreter's last call: ends the jobs of CloseAtExit, and waits, for a few seconds at most,
-// for attempts to join that Ctrl-C has interrupted. Runs without the interpreter lock.
-void EndJobs();
+// The interpreter's last call: waits, for a few seconds at most, for attempts to join that Ctrl-C has
+// interrupted. Runs without the interpreter lock.
+void EndAttempts();
+// As of on_exit(3): ends the jobs of CloseAtExit. If the job tells a program that would end with 0
+// to end with another code, ends the process with that.
+void EndJobs(int exit_code, void* unused);
 
 }  // namespace pushpull::python

@@ -69,7 +69,8 @@ SUITES = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_
           "RanksTest": (TORCH_PYTHON, "ranks_test"), "ProgramsTest": (TORCH_PYTHON, "programs_test"),
           "OptimizerProgramsTest": (TORCH_PYTHON, "programs_test"),
           "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),
-          "RowsTest": (TORCH_PYTHON, "rows_test"), "EmbeddingTest": (TORCH_PYTHON, "embedding_test")}
+          "RowsTest": (TORCH_PYTHON, "rows_test"), "EmbeddingTest": (TORCH_PYTHON, "embedding_test"),
+          "LifeTest": (TORCH_PYTHON, "life_test")}
 
 
 def main() -> None:

@@ -54,14 +54,18 @@ def write_seen(job: pushpull.Job, seen: list[list[int]]) -> None:
 
 def read(job: pushpull.Job, w: torch.Tensor, loader: Any, epochs: int, after_step: Callable[[int], None]) -> list[list[int]]:
     seen, steps = [], 0
-    for epoch in range(epochs):
-        for batch, in loader:
-            assert len(batch) > 0
-            seen += [[epoch, int(sample)] for sample in batch]
-            if loader.is_last_of_step:
-                job.store.push_pull("w", torch.ones_like(w))
-                steps += 1
-                after_step(steps)
+    try:
+        for epoch in range(epochs):
+            for batch, in loader:
+                assert len(batch) > 0
+                seen += [[epoch, int(sample)] for sample in batch]
+                if loader.is_last_of_step:
+                    job.store.push_pull("w", torch.ones_like(w))
+                    steps += 1
+                    after_step(steps)
+    except pushpull.Released:
+        write_seen(job, seen)
+        raise
     return seen
 
 

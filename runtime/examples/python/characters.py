@@ -55,7 +55,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 optimizer = pp.DistributedOptimizer(optimizer, model=model, clip_norm=1.0)
 loader = pp.ElasticDataLoader(train, batch_size=16, shuffle=True, epochs=EPOCHS)
 
-for epoch in range(EPOCHS):
+for epoch in loader.epochs():
     for characters, following in loader:
         optimizer.zero_grad()
         loss_of(characters, following).backward()
@@ -65,4 +65,3 @@ for epoch in range(EPOCHS):
         loss = sum(loss_of(*batch).item() for batch in DataLoader(test, 64, drop_last=True)) / (len(test) // 64)
     model.train()
     print(f"epoch {epoch + 1}/{EPOCHS} test loss {loss:.3f}", flush=True)
-pushpull.current_job().end()

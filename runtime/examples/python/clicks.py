@@ -33,7 +33,7 @@ optimizer = torch.optim.Adagrad(model.parameters(), lr=0.2)
 optimizer = pp.DistributedOptimizer(optimizer, model=model)
 loader = pp.ElasticDataLoader(train, batch_size=512, shuffle=True, epochs=EPOCHS)
 
-for epoch in range(EPOCHS):
+for epoch in loader.epochs():
     for who, what, click in loader:
         optimizer.zero_grad()
         nn.functional.binary_cross_entropy_with_logits(model(who, what), click).backward()
@@ -43,4 +43,3 @@ for epoch in range(EPOCHS):
         accuracy = ((model(users[:1000], items[:1000]) > 0) == clicked[:1000].bool()).float().mean().item()
     model.train()
     print(f"epoch {epoch + 1}/{EPOCHS} test accuracy {accuracy:.3f}", flush=True)
-pushpull.current_job().end()

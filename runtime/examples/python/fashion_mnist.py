@@ -43,11 +43,10 @@ def test_accuracy():
     return accuracy
 
 
-for epoch in range(EPOCHS):
+for epoch in loader.epochs():
     for images, labels in loader:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(images.to(DEVICE)), labels.to(DEVICE))
         loss.backward()
         optimizer.step()
     print(f"epoch {epoch + 1}/{EPOCHS} test accuracy {test_accuracy():.4f}", flush=True)
-pushpull.current_job().end()

@@ -18,13 +18,14 @@ import importlib.metadata
 
 from ._collectives import all_gather, all_reduce, barrier, broadcast
 from ._engine import Handle
-from ._errors import PushPullError
+from ._errors import PushPullError, Released
 from ._job import Array, Job, Shard, Store, current_job, init
 from ._local import local, spawn
 from ._messages import recv, send, send_recv
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
+from ._state import State
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Shard", "Store", "Sum",
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Released", "Shard", "State", "Store", "Sum",
            "all_gather", "all_reduce", "barrier", "broadcast", "current_job", "init", "local", "recv", "send", "send_recv",
            "spawn"]
 

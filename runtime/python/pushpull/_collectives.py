@@ -36,7 +36,7 @@ def barrier(*, timeout: Optional[float] = None, job: Optional[Job] = None) -> li
       FAILED_PRECONDITION  before `Job.start`; spec.sync.mode is not Sync or has backup workers; another call is in progress
       UNAVAILABLE, ABORTED, CANCELLED  as in `Handle.wait`
     """
-    return (job or current_job())._engine.barrier(timeout)
+    return engine_for("barrier", job).barrier(timeout)
 
 
 @overload
@@ -58,7 +58,7 @@ def all_reduce(value: Any, op: str = "sum", *, timeout: Optional[float] = None, 
 
     Blocks and raises like `barrier`; TypeError (dtype) and ValueError (op, layout, device) for arguments.
     """
-    engine = (job or current_job())._engine
+    engine = engine_for("all_reduce", job)
     if not _is_number(value):
         engine.all_reduce(value, op, timeout)
         return value
@@ -77,7 +77,7 @@ def all_gather(value: Union[Array, _Number, bytes], *, timeout: Optional[float] 
 
     Blocks and raises like `barrier`; TypeError and ValueError as in `all_reduce`.
     """
-    engine = (job or current_job())._engine
+    engine = engine_for("all_gather", job)
     if isinstance(value, bytes):
         return _gather_bytes(value, timeout, job)
     array = _array_of(value) if _is_number(value) else value
@@ -110,7 +110,7 @@ def broadcast(value: Any, root: Optional[int] = None, *, timeout: Optional[float
     Blocks and raises like `barrier`, and NOT_FOUND: `root` is not among the workers of this step; TypeError and ValueError as
     in `all_reduce`.
     """
-    engine = (job or current_job())._engine
+    engine = engine_for("broadcast", job)
     if isinstance(value, bytes):
         return _broadcast_bytes(value, root, timeout, job)
     if not _is_number(value):
@@ -119,6 +119,13 @@ def broadcast(value: Any, root: Optional[int] = None, *, timeout: Optional[float
     array = _array_of(value)
     engine.broadcast(array, root, timeout)
     return array[0].item()
+
+
+def engine_for(call: str, job: Optional[Job]) -> Any:
+    """Raises PushPullError FAILED_PRECONDITION if the other workers do not make the call now."""
+    chosen = job or current_job()
+    chosen._check_may_call(call)
+    return chosen._engine
 
 
 def _is_number(value: object) -> bool:

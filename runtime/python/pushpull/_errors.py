@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of the package."""
+"""The exceptions of the package."""
 from __future__ import annotations
 
 import re
@@ -38,3 +38,11 @@ class PushPullError(RuntimeError):
 
     def __reduce__(self) -> tuple[type[PushPullError], tuple[str, str]]:
         return type(self), (str(self), self.code)
+
+
+class Released(SystemExit):
+    """The job has become smaller, or this process was told to end (SIGTERM): the worker has left, and its program ends in order.
+
+    Loops over steps, samples and epochs raise it. `with` blocks and `finally` run; a program may catch it, and then is in no job any
+    more. `code` is the exit code: 0, or 143 if another process takes the worker's place.
+    """

@@ -13,15 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Optional, Protocol, Union
+from typing import Any, NoReturn, Optional, Protocol, Union
 
 import numpy
 import numpy.typing
 
 from . import _engine
 from ._command import PROGRAM
-from ._errors import PushPullError
+from ._errors import PushPullError, Released
 from ._optimizers import Optimizer, Sum
+from ._state import State
 
 
 class _HasDLPack(Protocol):
@@ -290,6 +291,8 @@ class _StepsWithJob(Protocol):
     def _after_start(self) -> None: ...
     def _push_nothing(self) -> None: ...
     def _detach(self) -> None: ...
+    def _refuse_reading(self) -> None: ...
+    def _allow_present(self) -> None: ...
     def _finish_pushes(self, is_last: bool) -> None: ...
     def wait(self) -> None: ...
 
@@ -324,6 +327,13 @@ class Job:
         self._round_in_batch = 0  # steps made with the samples that the sampler has handed out
         self._commit: Optional[_engine.Handle] = None
         self._step_in_use: Optional[int] = None
+        self._state: Optional[State] = None  # of the program
+        self._num_epochs = 0
+        self._is_empty_step = False
+        self._is_after_epoch = False  # `epochs` has handed out one of which only what stands after the inner loop is to run
+        self._epoch: Optional[int] = None  # which `epochs` has handed out
+        self._is_before_first = False  # this worker has joined others, and has made no step
+        self._past: Optional[str] = None  # why the program may not use the job now: it is in an epoch that is over
         _open_jobs.add(self)
 
     def use_samples(self, num_samples: int, *, batch: int, epochs: int = 1, global_batch: bool = False,
@@ -339,6 +349,7 @@ class Job:
         Raises PushPullError INVALID_ARGUMENT (a number is 0), FAILED_PRECONDITION (after `start`).
         """
         self._engine.use_samples(num_samples, epochs, batch, global_batch, drop_last)
+        self._num_epochs = epochs
         self._has_samples = True
 
     def start(self, timeout: float = 300.0) -> None:
@@ -352,44 +363,53 @@ class Job:
         for optimizer in self._optimizers:
             optimizer._before_start()
         self._engine.start(timeout)
+        if self._state is not None:
+            self._state._begin()
         for optimizer in self._optimizers:
             optimizer._after_start()
+        self._is_before_first = self._has_samples and self._engine.has_joined_late
 
     def steps(self, end: int, timeout: Optional[float] = None) -> Iterator[int]:
         """The numbers of this worker's steps before `end`. Each ends with `store.wait(timeout)`.
 
-        They begin later than 0 if this worker joins or replaces another, skip steps that the job made without it (backup
-        workers), and end early if the worker is released. Raises PushPullError FAILED_PRECONDITION if a tensor was left out
-        of the step, see `Store.push_pull`, and the errors of `Handle.wait`.
+        They begin later than 0 if this worker joins or replaces another, and skip steps that the job made without it (backup
+        workers). Raises Released if the worker is released, PushPullError FAILED_PRECONDITION if a tensor was left out of the
+        step, see `Store.push_pull`, and the errors of `Handle.wait`.
         """
-        while self.step < end and not self.is_released:
+        while self.step < end:
+            if self.is_released:
+                self._end_as_released()
             self._use_step(self.step)
             try:
                 yield self.step
             finally:
                 self._use_step(None)
+            self._keep_state()
             self._engine.end_step()
             self.store.wait(timeout)
 
     def samples(self, timeout: Optional[float] = None) -> Iterator[Shard]:
-        """This worker's samples, step by step, until the data set is done or the worker is released.
+        """This worker's samples, step by step, until the data set is done; within `epochs`, until the epoch is.
 
         Push all tensors in each step, even if `count` is 0, and do not wait: a step ends by committing its samples and calling
         `store.wait(timeout)`. Pushes within it have the weight `count`.
 
-        Raises PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`; the job has another data set, because it
-        was restored within an epoch or the workers differ), DATA_LOSS (the job's position is damaged), and those of `Handle.wait`.
+        Raises Released if the worker is released, PushPullError FAILED_PRECONDITION (no `use_samples`, or before `start`; the job
+        has another data set, because it was restored within an epoch or the workers differ), DATA_LOSS (the job's position is
+        damaged), and those of `Handle.wait`.
         """
         if self.local_ranks > 1:
             raise PushPullError(f"samples: the worker has {self.local_ranks} processes; use ElasticSampler or ElasticDataLoader of "
                                 "pushpull.torch, which divide its samples among them", "FAILED_PRECONDITION")
         while True:
             part = self._engine.samples()
-            if part.is_over:
+            self._end_if_released(part)
+            if part.is_over or (self._epoch is not None and part.epoch > self._epoch):
                 return
             ranges = [numpy.arange(first, first + count, dtype=numpy.int64) for first, count in part.ranges]
             indices = numpy.concatenate(ranges) if ranges else numpy.empty(0, numpy.int64)
             self.store._weight = float(part.count)
+            self._is_before_first = False
             self._use_step(part.step)
             try:
                 yield Shard(part.step, part.epoch, part.position, part.total, part.count, indices)
@@ -397,9 +417,39 @@ class Job:
                 self.store._weight = 1.0
                 self._use_step(None)
             self.store._has_pushed = False
+            self._keep_state()
             committed = self._engine.commit_samples()
             self.store.wait(timeout)
             committed.wait(timeout)
+
+    def epochs(self) -> Iterator[int]:
+        """The numbers of the epochs that remain, from 0: the present one first, for a worker that joins or resumes.
+
+            for epoch in job.epochs():
+                for share in job.samples(): ...
+                ...                                  # once for each epoch, in every worker that is there at its end
+
+        A worker that begins with the first step of an epoch gets the one before it too, without samples: what stands after the inner
+        loop runs in it as in the others, which do it at that time. An epoch whose loop the program leaves with `break` is not over:
+        the next number is the same. Raises like `samples`.
+        """
+        self._start_once()
+        try:
+            while True:
+                part = self._engine.samples()
+                self._end_if_released(part)
+                ended = part.epoch - 1 if part.position == 0 else -1
+                self._is_before_first = False
+                if self._epoch is None and ended >= 0:
+                    self._epoch, self._is_after_epoch = ended, True
+                elif part.is_over:
+                    return
+                else:
+                    self._epoch = part.epoch
+                yield self._epoch
+                self._is_after_epoch = False
+        finally:
+            self._epoch = None
 
     def buffer(self, shape: Union[int, tuple[int, ...]]) -> numpy.typing.NDArray[numpy.float32]:
         """Memory for gradients that servers on this host read in place: float32 of `shape`, zeros, page-aligned.
@@ -464,18 +514,15 @@ class Job:
 
         Raises PushPullError DEADLINE_EXCEEDED (not confirmed yet: call again, or end the process), or those of `Handle.wait`.
         """
-        for optimizer in self._optimizers:
-            optimizer._finish_pushes(True)
-            optimizer.wait()
-        if self._has_samples and self.store._has_pushed:  # of a loop that the program has left
-            self._commit_samples()
-        self._finish_commit()
+        if self._has_left:
+            return
+        self._finish_steps()
         self._engine.leave(timeout)
         self._has_left = True
 
     def end(self, timeout: float = 60.0) -> None:
-        """Leaves and closes the job: the last line of a script without a `with` block. Waits for the last step, as long as the
-        other workers live, and up to `timeout` seconds for the coordinator.
+        """Leaves and closes the job. Waits for the last step, as long as the other workers live, and up to `timeout` seconds for the
+        coordinator. A script that reaches its last line, or ends with exit code 0, has the same effect.
 
         If another process has to continue (SIGTERM), ends this one with exit code 143; an earlier uncaught error with the code
         CANCELLED does the same. Errors as in `leave`.
@@ -492,22 +539,87 @@ class Job:
             self._exit_code, self._worker = self._engine.exit_code, self._engine.worker
         except PushPullError:  # already closed
             return
-        self._has_ended = True
-        for optimizer in self._optimizers:
-            optimizer._detach()
+        self._detach()
         self._engine.close()
         _open_jobs.discard(self)
         if os.environ.get(_MEMBER) == f"{os.getpid()} {_worker_of(self._environment)}":
             del os.environ[_MEMBER]
 
+    def _detach(self) -> None:
+        """Models and optimizers are the program's own from now on."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        for optimizer in self._optimizers:
+            optimizer._detach()
+
+    def _finish_steps(self) -> None:
+        """Waits until all that the program has pushed counts."""
+        for optimizer in self._optimizers:
+            optimizer._finish_pushes(True)
+            optimizer.wait()
+        if self._has_samples and self.store._has_pushed:  # of a loop that the program has left
+            self._commit_samples()
+        self._finish_commit()
+
+    def _close_at_exit(self, has_failed: bool) -> None:
+        """The interpreter ends. The engine leaves the job if nothing has failed and the exit code is 0, else ends like a crash."""
+        leaves = False
+        if not has_failed and not self._has_left:
+            try:
+                self._finish_steps()
+                leaves = True
+            except PushPullError as error:
+                print(f"pushpull: the program is at its end and cannot leave the job: {error}", file=sys.stderr)
+        self._engine.close_at_exit(leaves)
+
+    def _end_if_released(self, samples: Any) -> None:
+        """Ends the program of a worker that gets no samples any more, although the data set has some."""
+        if samples.is_over and samples.epoch < self._num_epochs and self.is_released:
+            self._end_as_released()
+
+    def _end_as_released(self) -> NoReturn:
+        self.leave()
+        self._detach()
+        raise Released(self.exit_code)
+
+    def _keep_state(self) -> None:
+        """With the step under way, whose body has run, unless it has no samples for this worker."""
+        if self._state is not None:
+            (self._state._follow if self._is_empty_step else self._state._push)()
+        self._is_empty_step = False
+
+    def _check_is_present(self, call: str) -> None:
+        """Raises PushPullError if the program is in an epoch that was over when this worker began."""
+        if self._past is None:
+            return
+        text = f"{call}: {self._past}"
+        self._end_for_good(text)
+        raise PushPullError(text, "FAILED_PRECONDITION")
+
+    def _check_may_call(self, call: str) -> None:
+        """Raises PushPullError if the other workers do not make this call of all workers now."""
+        self._check_is_present(call)
+        if self._is_before_first:
+            raise PushPullError(f"{call}: this worker has joined others, which are at step {self.step} and made their calls before the first "
+                                "step long ago: make such a call only `if job.start_step == 0`, or within the loop over the samples; a "
+                                "value that a worker needs to begin belongs into pushpull.State(...)", "FAILED_PRECONDITION")
+
     # ---- steps made by optimizers of pushpull.torch, for which samplers wait ----
+
+    def _end_for_good(self, why: str) -> None:
+        """This program would end the same way again (docs/interfaces.md, section 4)."""
+        self._tell_supervisor(f"pushpull-final: {why}")
 
     def _ask_for_restart(self, why: str) -> None:
         """All members of the job start again when this process has ended with an error (docs/interfaces.md, section 4)."""
+        self._tell_supervisor(f"pushpull-restart: {why}")
+
+    def _tell_supervisor(self, text: str) -> None:
         path = self._environment.get("PUSHPULL_TERMINATION_LOG")
         if path:
             with open(path, "w") as message:
-                message.write(f"pushpull-restart: {why}")
+                message.write(text)
 
     def _use_step(self, step: Optional[int]) -> None:
         """Collectives belong to this step; None: to the next one."""
@@ -524,7 +636,8 @@ class Job:
         if len(self._stepped) < len(self._optimizers):
             return
         self._stepped.clear()
-        if self._has_samples:
+        self.store._has_pushed = True
+        if self._has_samples and self._state is None:  # which is kept when the body of the loop is over
             self._commit = self._engine.commit_samples()
 
     def _commit_samples(self) -> None:
@@ -534,11 +647,13 @@ class Job:
         self._round_in_batch = 0
         self.store._has_pushed = False
         if self._commit is None:
+            self._keep_state()
             self._commit = self._engine.commit_samples()
 
     def _keep_samples(self, timeout: Optional[float]) -> None:
         """Before a further step with the same samples: the one before is over, and this worker goes on with them."""
         if self._has_samples and self._round_in_batch > 0:
+            self._keep_state()
             self._engine.commit_samples(False).wait(timeout)
 
     def _finish_commit(self, timeout: Optional[float] = None) -> None:
@@ -549,6 +664,7 @@ class Job:
 
     def _push_nothing(self) -> None:
         """Makes a step in which this worker has no samples."""
+        self._is_empty_step = True
         for optimizer in self._optimizers:
             optimizer._push_nothing()
         if not self._optimizers:
@@ -707,14 +823,23 @@ def current_job() -> Job:
 
 def _end_if_told(kind: type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
     """For a script without a `with` block that has to end during a wait: uses the job's exit code, without a traceback."""
+    global _has_failed
+    _has_failed = True
     if isinstance(error, PushPullError) and error.code == "CANCELLED" and _current is not None:
         print(error, file=sys.stderr)
         raise SystemExit(_current.exit_code)
     _excepthooks[-1](kind, error, trace)
+    if _current is not None and _current._is_after_epoch:
+        print(f"pushpull: epoch {_current._epoch} was over when this worker began: the loop over its samples had none, and what stands after "
+              "it must do without values of the loop's body", file=sys.stderr)
+    if _current is not None and _current._past is not None and _current._past not in str(error):
+        print(f"pushpull: {_current._past}", file=sys.stderr)
+        _current._end_for_good(f"{error!r}: {_current._past}")
 
 
 _excepthooks: list[Callable[..., Any]] = []  # the program's own
 _current: Optional[Job] = None
+_has_failed = False  # an exception ends the program
 # A job that the program drops remains a member: it ends with the process, after the interpreter.
 _open_jobs: set[Job] = set()
 
@@ -723,7 +848,7 @@ _open_jobs: set[Job] = set()
 def _close_all() -> None:
     """Lets the engine's threads end after the interpreter and before the process: see close_at_exit."""
     for job in list(_open_jobs):
-        job._engine.close_at_exit()
+        job._close_at_exit(_has_failed)
 
 
 class _NoMember:
@@ -750,7 +875,7 @@ def _forget_jobs() -> None:
     forked = _NoMember("forked from one that had called pushpull.init(), and is no member of its job; fork before init, or start "
                        "processes with multiprocessing's \"spawn\"")
     for job in _open_jobs:
-        job._engine.close_at_exit()  # which leaves it to the parent: its end would wait for its threads
+        job._engine.close_at_exit(False)  # which leaves it to the parent: its end would wait for its threads
         job._engine = job.store._engine = forked  # type: ignore[assignment]
     _open_jobs.clear()
 

@@ -7,8 +7,8 @@ from typing import Any, Optional, TypeVar, Union, overload
 import numpy
 import numpy.typing
 
-from ._collectives import _array_of, _is_number, _numpy_of
-from ._job import Array, Job, current_job
+from ._collectives import _array_of, _is_number, _numpy_of, engine_for
+from ._job import Array, Job
 
 _AnyArray = TypeVar("_AnyArray", bound=Array)
 _Value = Union[Array, float, bytes]  # float: any number
@@ -41,7 +41,7 @@ def send(value: _Value, to: int, *, timeout: Optional[float] = None, job: Option
     the value.
     """
     array, label = _packed(value)
-    (job or current_job())._engine.send(array, _index("send: to", to), label, timeout)
+    engine_for("send", job).send(array, _index("send: to", to), label, timeout)
 
 
 @overload
@@ -60,7 +60,7 @@ def recv(from_: int, *, out: Any = None, timeout: Optional[float] = None, job: O
 
     Blocks and raises like `send`.
     """
-    received = (job or current_job())._engine.recv(_index("recv: from_", from_), out, timeout)
+    received = engine_for("recv", job).recv(_index("recv: from_", from_), out, timeout)
     return out if out is not None else _unpacked(received)
 
 
@@ -82,7 +82,7 @@ def send_recv(value: _Value, to: int, from_: int, *, out: Any = None, timeout: O
     """
     array, label = _packed(value)
     outgoing = (array, _index("send_recv: to", to), label)
-    received = (job or current_job())._engine.send_recv(outgoing, _index("send_recv: from_", from_), out, timeout)
+    received = engine_for("send_recv", job).send_recv(outgoing, _index("send_recv: from_", from_), out, timeout)
     return out if out is not None else _unpacked(received)
 
 

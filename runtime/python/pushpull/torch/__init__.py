@@ -6,15 +6,15 @@
     pushpull.init()
     optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
     loader = pp.ElasticDataLoader(train, batch_size=64, epochs=3)
-    for epoch in range(3):
+    for epoch in loader.epochs():
         for images, labels in loader:  # this worker's samples
             optimizer.zero_grad()
             loss_function(model(images), labels).backward()  # gradients travel while this runs
             optimizer.step()                                 # the forward pass waits for each layer's new values
-    pushpull.current_job().end()
 """
+from .._state import State
 from ._data import ElasticDataLoader, ElasticSampler
 from ._local_ranks import init
 from ._optimizer import DistributedOptimizer
 
-__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler", "init"]
+__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler", "State", "init"]

@@ -158,6 +158,35 @@ def outside_inference() -> ContextManager[object]:
     return inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
 
 
+class Refusal:
+    """Whoever reads the tensor gets the error that `check` raises, until `end`. One of a class of the program's own is read as before."""
+
+    def __init__(self, tensor: torch.Tensor, check: Callable[[], None]) -> None:
+        self._tensor, self._check = tensor, check
+        self._class, self._held = type(tensor), _held.get(id(tensor))
+        arriving = ArrivingParameter if isinstance(tensor, nn.Parameter) else ArrivingBuffer
+        if self._class in (nn.Parameter, torch.Tensor, *_CLASS_OF_ARRIVING, *_CLASS_IN_PLACE):
+            with _lock:
+                _held[id(tensor)] = self
+                tensor.__class__ = arriving
+
+    def end(self) -> None:
+        if _held.get(id(self._tensor)) is not self:
+            return
+        with _lock:
+            self._tensor.__class__ = self._class
+            if self._held is None:
+                del _held[id(self._tensor)]
+            else:
+                _held[id(self._tensor)] = self._held
+
+    def put_in_place(self) -> None:
+        self._check()
+
+    def on_memory_read(self) -> None:
+        self._check()
+
+
 def is_held(tensor: torch.Tensor) -> bool:
     """Whether an optimizer of a job has it."""
     return id(tensor) in _held

@@ -14,6 +14,7 @@ import torch.utils.data
 from .._errors import PushPullError
 from .._job import Job, current_job
 from ._order import DrawnOrder, Order, order_of
+from ._schedules import LateSchedules
 
 _Ranges = tuple[tuple[int, int], ...]  # first position in the epoch's order, count
 _BATCH_SIZE = 64
@@ -67,6 +68,8 @@ class _Steps:
         # As in the job's division: nobody has a single sample, except of batches of one.
         self._least = 2 if order.unit == "sample" and batch_size > 1 else 1
         self._iterations = 0  # epochs that the program has iterated over
+        self._has_begun = False  # the program has been in the job's present epoch
+        self._late_schedules: Optional[LateSchedules] = None  # to be checked in the first steps of a program that begins late
         self._is_under_way = False  # a part has been handed out
         self._is_checked = False  # the order
 
@@ -80,28 +83,75 @@ class _Steps:
 
         Yields each part once the previous step counts. Makes the steps in which this worker has no samples.
         """
-        self.job._start_once()
+        job = self.job
+        job._start_once()
+        self._end_past()
+        job._is_before_first = False
+        if job._epoch is not None:
+            self._iterations = job._epoch
         if self._iterations >= self._epochs:
-            self._end_or_refuse()
+            self._refuse()
         if not self._is_checked:
-            self._order.check_is_common(self.job, self.timeout)
+            self._late_schedules = LateSchedules(job) if job.start_step > 0 else None
+            self._order.check_is_common(job, self.timeout)
             self._is_checked = True
         if self._is_under_way and self._has_pushed():  # an iteration that ended early
             self._finish_step()
-        while True:
-            samples = self.job._engine.samples()
-            self._batch = samples.batch or self._batch
-            if samples.is_over or samples.epoch > self._iterations:
-                break
+        samples = self._next()
+        while not samples.is_over and samples.epoch <= self._iterations:
+            self._has_begun = True
             left = self._order.length - samples.position - samples.total
-            self.job._ends_epoch = left <= 0 or (self._drop_last and left < self._batch)
-            if samples.count == 0:
-                self.job._push_nothing()
-            else:
-                yield self._hand_out(self._part_of(samples))
-                self._check_pushed(samples.step)
+            job._ends_epoch = left <= 0 or (self._drop_last and left < self._batch)
+            job._use_step(samples.step)
+            try:
+                if samples.count == 0:
+                    job._push_nothing()
+                else:
+                    self._check_schedules(samples.epoch)
+                    yield self._hand_out(self._part_of(samples))
+                    self._check_pushed(samples.step)
+            finally:
+                job._use_step(None)
             self._finish_step()
+            samples = self._next()
+        if not self._has_begun:
+            self._note_past(samples)
         self._iterations += 1
+
+    def epochs(self) -> Iterator[int]:
+        """As Job.epochs."""
+        for epoch in self.job.epochs():
+            self._iterations = epoch
+            yield epoch
+
+    def _next(self) -> Any:
+        """This worker's samples of the next step. Ends the program of a released worker."""
+        samples = self.job._engine.samples()
+        self._batch = samples.batch or self._batch
+        self.job._end_if_released(samples)
+        return samples
+
+    def _check_schedules(self, epoch: int) -> None:
+        if self._late_schedules is not None and not self._late_schedules.check(epoch):
+            self._late_schedules = None
+
+    def _note_past(self, samples: Any) -> None:
+        """The program is after an epoch that was over when this worker began. If the next one has not begun, all is as it was then."""
+        if self._iterations >= samples.epoch - (samples.position == 0) or self._iterations + 1 == self._epochs:
+            return
+        self.job._past = (
+            f"this worker has begun in epoch {samples.epoch} of the job, and the program is in its loop over the epochs at {self._iterations}, "
+            "where the parameters and the other workers are no more. What it does after an epoch would happen with the present values, such as "
+            "an early stop. Write `for epoch in loader.epochs():` in place of `for epoch in range(...):`, which begins with the present epoch, "
+            "and keep schedulers, the best value and the like in pushpull.torch.State(...)")
+        for optimizer in self.job._optimizers:
+            optimizer._refuse_reading()
+
+    def _end_past(self) -> None:
+        if self.job._past is not None:
+            self.job._past = None
+            for optimizer in self.job._optimizers:
+                optimizer._allow_present()
 
     def parts_ahead(self) -> Iterator[_Part]:
         """This worker's next part and, if the set of workers does not change, the following parts of the epoch.
@@ -169,11 +219,8 @@ class _Steps:
                                "accumulate=N to the loader. To evaluate, or for update_bn, use a torch DataLoader. Only "
                                "pushpull.torch.ElasticDataLoader can load ahead")
 
-    def _end_or_refuse(self) -> None:
-        """The program iterates more often than it has said. A released worker, whose loop may be endless, ends here."""
-        if self.job.is_released:
-            self.job.end()
-            raise SystemExit(0)
+    def _refuse(self) -> None:
+        """The program iterates more often than it has said."""
         raise RuntimeError(f"the job's data set has ended: epochs={self._epochs}, and this is iteration {self._iterations + 1} of the "
                            "loader, which would be empty. Pass the number of iterations that the program makes, such as epochs=5 "
                            f"for a loop of 5 epochs; a loop of N steps needs epochs=math.ceil(N / {len(self)}) and "
@@ -184,6 +231,8 @@ class _Steps:
         self.job._commit_samples()
         self.job.store.wait(self.timeout)
         self.job._finish_commit(self.timeout)
+        if self.job._state is not None:
+            self.job._state._end_step()
         self.job.store._weight = 1.0
         self.job._share_of_rank = 1 / self.job.local_ranks
         self.job._is_last_of_step = True
@@ -210,6 +259,18 @@ class _HasSteps:
     def __len__(self) -> int:
         return len(self._steps)
 
+    def epochs(self) -> Iterator[int]:
+        """The epochs that remain, from 0: in a worker that joins or resumes beginning with the job's present one.
+
+            for epoch in loader.epochs():
+                for images, labels in loader: ...
+                validate()
+
+        What stands after the inner loop runs once for each epoch, in every worker that is there when it ends. A worker that begins with
+        the first step of an epoch gets the one before it too, without batches, so that it takes part. See pushpull.Job.epochs.
+        """
+        return self._steps.epochs()
+
     @property
     def is_last_of_step(self) -> bool:
         """Whether the gradients of the latest micro-batch end the step."""
@@ -234,12 +295,12 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
     """Batches of indices for a DataLoader: each step's samples are divided among the workers at that time.
 
         loader = DataLoader(train, batch_sampler=pp.ElasticSampler(train, batch_size=64, epochs=3))
-        for epoch in range(3):
+        for epoch in loader.epochs():
             for images, labels in loader: ...
 
     dataset     the data set, or its length
     batch_size  samples per worker and step. spec.workers.globalBatch replaces it, for all workers together
-    epochs      of the whole job: how often the program iterates. One iteration more is an error
+    epochs      of the whole job: how often the program iterates. One iteration more is an error. `epochs()` gives those that remain
     shuffle     a new order in each epoch, the same in all workers with the same `seed`
     accumulate  micro-batches per step. Each has about `batch_size` samples; only `optimizer.step()` after the last one counts
     sampler     indices of each epoch in place of `shuffle`, as in DataLoader: of torch or the program's own, with a length. Every
@@ -247,8 +308,8 @@ class ElasticSampler(_HasSteps, torch.utils.data.Sampler[list[int]]):
                 meanwhile, and `set_epoch` is called
     drop_last   an epoch ends before a step that would not be full
 
-    An iteration is an epoch of the job: the rest of it if this worker joins or replaces another within it, and nothing if the
-    job is past it or this worker is released. An iteration that ends early continues in the next one. Each sample counts
+    An iteration is an epoch of the job: the rest of it if this worker joins or replaces another within it. If this worker is released,
+    it raises pushpull.Released. An iteration that ends early continues in the next one. Each sample counts
     exactly once in an epoch, even if workers come and go, and with spec.sync.gated even if one fails. In a step without
     samples for this worker the sampler pushes zeros by itself; the last step of an epoch goes to fewer workers rather than give
     one a single sample. The number of batches depends on the workers; `len` assumes the current ones.
@@ -304,7 +365,7 @@ class ElasticDataLoader(_HasSteps, torch.utils.data.DataLoader[Any]):
     """A DataLoader whose batches are divided among the workers of the job like those of an ElasticSampler.
 
         loader = pp.ElasticDataLoader(train, batch_size=64, epochs=3, num_workers=2)
-        for epoch in range(3):
+        for epoch in loader.epochs():
             for images, labels in loader: ...
 
     Arguments up to `drop_last` are those of ElasticSampler, the others those of DataLoader. `shuffle` defaults to True.

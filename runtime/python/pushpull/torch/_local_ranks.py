@@ -263,6 +263,7 @@ class _Follower:
 
     exit_code = 0
     is_traced = False
+    has_joined_late = False  # rank 0 makes the calls for which it matters
 
     def __init__(self, ranks: LocalRanks) -> None:
         self._ranks = ranks
@@ -299,7 +300,7 @@ class _Follower:
     def close(self) -> None:
         pass
 
-    def close_at_exit(self) -> None:
+    def close_at_exit(self, _: bool) -> None:
         pass
 
     def __getattr__(self, name: str) -> Any:

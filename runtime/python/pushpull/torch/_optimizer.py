@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
@@ -81,6 +82,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._spans = None if model is None else PassSpans(self._job, model)
         self._gradient_hooks = GradientHooks(named, self._on_gradient)
         self._start_hooks = StartHooks(self._job, model)
+        self._refusals: list[_barrier.Refusal] = []
         self._job._optimizers.append(self)
 
     # ---- what a training loop calls ----
@@ -139,6 +141,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         If the optimizer runs on the servers, each worker that calls this receives the state from them; call it between `step` and
         the next backward pass. Raises PushPullError as in `Handle.wait`, RuntimeError if the state of a sparse embedding belongs to it.
         """
+        self._job._check_is_present("optimizer.state_dict()")
         if self._job._has_ended:
             return self._optimizer.state_dict()
         return self._placement.state_dict()
@@ -217,6 +220,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """The program measures the gradients of this worker, and changes nothing."""
         self._placement.allow_reading()
 
+    def _refuse_reading(self) -> None:
+        """Whoever reads a parameter gets an error, because the program is in an epoch that is over."""
+        for name, parameter in self._setup.named.items():
+            self._refusals.append(_barrier.Refusal(parameter, functools.partial(self._job._check_is_present, f'reading parameter "{name}"')))
+
+    def _allow_present(self) -> None:
+        for refusal in self._refusals:
+            refusal.end()
+        self._refusals.clear()
+
     def _before_start(self) -> None:
         with _barrier.outside_inference():
             self._placement.before_start()
@@ -236,6 +249,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _detach(self) -> None:
         """The job is over: model and optimizer are the program's own."""
+        self._allow_present()
         self._gradient_hooks.detach()
         self._start_hooks.detach()
         if self._spans is not None:
