@@ -8,6 +8,7 @@ from typing import Any, Optional, TypeVar, Union, cast, overload
 import numpy
 import numpy.typing
 
+from . import _engine
 from ._job import Array, Job, current_job
 
 _AnyArray = TypeVar("_AnyArray", bound=Array)
@@ -121,7 +122,7 @@ def broadcast(value: Any, root: Optional[int] = None, *, timeout: Optional[float
     return array[0].item()
 
 
-def engine_for(call: str, job: Optional[Job]) -> Any:
+def engine_for(call: str, job: Optional[Job]) -> _engine.EngineJob:
     """Raises PushPullError FAILED_PRECONDITION if the other workers do not make the call now."""
     chosen = job or current_job()
     chosen._check_may_call(call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import logging
 import math
 import os
 import subprocess
@@ -329,6 +330,7 @@ class Job:
         self._step_in_use: Optional[int] = None
         self._state: Optional[State] = None  # of the program
         self._num_epochs = 0
+        self._has_said_so = False
         self._is_empty_step = False
         self._is_after_epoch = False  # `epochs` has handed out one of which only what stands after the inner loop is to run
         self._epoch: Optional[int] = None  # which `epochs` has handed out
@@ -574,9 +576,19 @@ class Job:
         self._engine.close_at_exit(leaves)
 
     def _end_if_released(self, samples: Any) -> None:
-        """Ends the program of a worker that gets no samples any more, although the data set has some."""
+        """Ends the program of a worker that gets no samples any more, although the data set has some. Says so if there was none from the
+        start."""
+        if samples.is_over and samples.epoch >= self._num_epochs and self.start_step > 0 and self.step == self.start_step:
+            self._say_nothing_is_left(samples.epoch)
         if samples.is_over and samples.epoch < self._num_epochs and self.is_released:
             self._end_as_released()
+
+    def _say_nothing_is_left(self, epochs: int) -> None:
+        if not self._has_said_so:
+            self._has_said_so = True
+            logging.getLogger("pushpull").warning("nothing is left to do: the job has trained its %d epochs, up to step %d; to go on, pass "
+                                                  "more epochs than %d, and to begin anew give the job another name", epochs, self.step,
+                                                  self._num_epochs)
 
     def _end_as_released(self) -> NoReturn:
         self.leave()

@@ -139,11 +139,12 @@ class _Steps:
         """The program is after an epoch that was over when this worker began. If the next one has not begun, all is as it was then."""
         if self._iterations >= samples.epoch - (samples.position == 0) or self._iterations + 1 == self._epochs:
             return
+        # Without numbers, by which the launcher would take two tries for different ends.
         self.job._past = (
-            f"this worker has begun in epoch {samples.epoch} of the job, and the program is in its loop over the epochs at {self._iterations}, "
-            "where the parameters and the other workers are no more. What it does after an epoch would happen with the present values, such as "
-            "an early stop. Write `for epoch in loader.epochs():` in place of `for epoch in range(...):`, which begins with the present epoch, "
-            "and keep schedulers, the best value and the like in pushpull.torch.State(...)")
+            "this epoch was over when this worker began, and the parameters and the other workers are at a later one. What the program does "
+            "after an epoch would happen with the present values, such as an early stop. Write `for epoch in loader.epochs():` in place of "
+            "`for epoch in range(...):`, which begins with the present epoch, and keep schedulers, the best value and the like in "
+            "pushpull.torch.State(...)")
         for optimizer in self.job._optimizers:
             optimizer._refuse_reading()
 
