@@ -71,19 +71,21 @@ def divides_samples(processes: str, accumulate: str, told_to_end: str) -> None:
     optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model=model)
     loader = pp.ElasticDataLoader(data_set(), batch_size=10, epochs=EPOCHS, num_workers=int(processes), accumulate=int(accumulate))
     seen: list[int] = []
-    for _ in range(EPOCHS):
-        for numbers, x, y in loader:
-            loss = nn.functional.cross_entropy(model(x.to(DEVICE)), y.to(DEVICE)) * loader.fraction_of_step
-            with contextlib.nullcontext() if loader.is_last_of_step else optimizer.no_sync():
-                loss.backward()
-            optimizer.step()
-            if loader.is_last_of_step:
-                optimizer.zero_grad()
-            if job._share_of_rank > 0:
-                seen += numbers.tolist()
-            if told_to_end == "once" and (job.worker, job.local_rank, job.step) == (1, 0, 4) and _first_time():
-                os.kill(os.getppid(), signal.SIGTERM)  # torchrun
-    (SHARED / f"samples-{job.worker}-{job.local_rank}-{os.getpid()}").write_text(json.dumps(seen))
+    try:
+        for _ in range(EPOCHS):
+            for numbers, x, y in loader:
+                loss = nn.functional.cross_entropy(model(x.to(DEVICE)), y.to(DEVICE)) * loader.fraction_of_step
+                with contextlib.nullcontext() if loader.is_last_of_step else optimizer.no_sync():
+                    loss.backward()
+                optimizer.step()
+                if loader.is_last_of_step:
+                    optimizer.zero_grad()
+                if job._share_of_rank > 0:
+                    seen += numbers.tolist()
+                if told_to_end == "once" and (job.worker, job.local_rank, job.step) == (1, 0, 4) and _first_time():
+                    os.kill(os.getppid(), signal.SIGTERM)  # torchrun
+    finally:
+        (SHARED / f"samples-{job.worker}-{job.local_rank}-{os.getpid()}").write_text(json.dumps(seen))
     _save(job, values_of(model))
     job.end()
 
