@@ -6,7 +6,6 @@
 #include <string>
 
 #include "runtime/base/ids.h"
-#include "runtime/checkpoint/manifest.h"
 
 namespace pushpull {
 
@@ -14,8 +13,5 @@ struct SavedState {
   std::string folder;  // the checkpoint's own; empty: there is none
   Step step;           // the one that follows
 };
-
-// The step that follows a checkpoint: the highest, if chunks were saved at different ones.
-Step StepAfter(const CheckpointManifest& manifest);
 
 }  // namespace pushpull
