@@ -12,6 +12,8 @@ namespace pushpull {
 struct SavedState {
   std::string folder;  // the checkpoint's own; empty: there is none
   Step step;           // the one that follows
+  // The job begins with its values alone: it has nothing of the job's own.
+  bool values_only = false;
 };
 
 }  // namespace pushpull
