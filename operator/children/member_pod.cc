@@ -146,8 +146,10 @@ void FillCoordinator(const TrainingJobSpec& spec,
     args.push_back(MountedCheckpoints(*spec.checkpoint));
   }
   if (spec.checkpoint && start.goes_on) {
-    args.push_back("--set");
-    args.push_back("spec.checkpoint.restoreFrom=latest");
+    for (const char* own : {"spec.checkpoint.restoreFrom=latest", "spec.checkpoint.restore=All"}) {
+      args.push_back("--set");
+      args.push_back(own);
+    }
   }
   container["ports"].push_back(Port("control", kControlPort));
   container["readinessProbe"] = HttpProbe("/readyz", 2);

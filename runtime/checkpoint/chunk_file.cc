@@ -57,6 +57,23 @@ absl::StatusOr<ChunkFileId> DecodeFileHeader(const FileHeaderBytes& bytes,
   return id;
 }
 
+// Offsets in the file.
+uint64_t ValueAt(const StoredRecord& stored) {
+  return stored.offset + kRecordHeaderBytes + stored.parts.section_bytes;
+}
+
+uint64_t StateAt(const StoredRecord& stored) {
+  return ValueAt(stored) + stored.parts.value_bytes;
+}
+
+absl::Status PartDamage(const std::string& path,
+                        const StoredRecord& stored,
+                        uint64_t offset,
+                        absl::string_view what) {
+  return DamageError(
+      path, offset, absl::StrCat("wrong ", what, " of chunk ", stored.record.chunk.value()));
+}
+
 }  // namespace
 
 std::string ChunkFileName(const ChunkFileId& id) {
@@ -178,22 +195,41 @@ absl::Status ChunkFileReader::ReadParts(const StoredRecord& stored,
                                         std::span<std::byte> state) const {
   const RecordParts& parts = stored.parts;
   PUSHPULL_CHECK(value.size() == parts.value_bytes && state.size() == parts.state_bytes);
-  const uint64_t value_at = stored.offset + kRecordHeaderBytes + parts.section_bytes;
-  const uint64_t state_at = value_at + parts.value_bytes;
   std::array<std::byte, kRecordAlignment> zeros;
   const std::span<std::byte> padding = std::span(zeros).first(parts.PaddingBytes());
   const std::array<std::span<std::byte>, 3> buffers{value, state, padding};
-  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(value_at, buffers));
-  const auto damage = [&](uint64_t offset, absl::string_view what) {
-    return DamageError(
-        path_, offset, absl::StrCat("wrong ", what, " of chunk ", stored.record.chunk.value()));
-  };
-  if (ChecksumBytes(value) != parts.value_checksum)
-    return damage(value_at, "checksum of the value");
-  if (ChecksumBytes(state) != parts.state_checksum)
-    return damage(state_at, "checksum of the optimizer's state");
+  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(ValueAt(stored), buffers));
+  PUSHPULL_RETURN_IF_ERROR(CheckValue(stored, value));
+  PUSHPULL_RETURN_IF_ERROR(CheckState(stored, state));
   const bool is_zero = absl::c_all_of(padding, [](std::byte b) { return b == std::byte{0}; });
-  return is_zero ? absl::OkStatus() : damage(state_at + parts.state_bytes, "bytes after the state");
+  if (is_zero) return absl::OkStatus();
+  return PartDamage(path_, stored, StateAt(stored) + parts.state_bytes, "bytes after the state");
+}
+
+absl::Status ChunkFileReader::ReadValue(const StoredRecord& stored,
+                                        std::span<std::byte> value) const {
+  PUSHPULL_CHECK(value.size() == stored.parts.value_bytes);
+  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(ValueAt(stored), std::array{value}));
+  return CheckValue(stored, value);
+}
+
+absl::Status ChunkFileReader::ReadState(const StoredRecord& stored,
+                                        std::span<std::byte> state) const {
+  PUSHPULL_CHECK(state.size() == stored.parts.state_bytes);
+  PUSHPULL_RETURN_IF_ERROR(file_->ReadAt(StateAt(stored), std::array{state}));
+  return CheckState(stored, state);
+}
+
+absl::Status ChunkFileReader::CheckValue(const StoredRecord& stored,
+                                         std::span<const std::byte> value) const {
+  if (ChecksumBytes(value) == stored.parts.value_checksum) return absl::OkStatus();
+  return PartDamage(path_, stored, ValueAt(stored), "checksum of the value");
+}
+
+absl::Status ChunkFileReader::CheckState(const StoredRecord& stored,
+                                         std::span<const std::byte> state) const {
+  if (ChecksumBytes(state) == stored.parts.state_checksum) return absl::OkStatus();
+  return PartDamage(path_, stored, StateAt(stored), "checksum of the optimizer's state");
 }
 
 absl::StatusOr<ChunkRecord> ChunkFileReader::Read(const ChunkPlace& place,

@@ -140,10 +140,16 @@ class ChunkFileReader {
   absl::Status ReadParts(const StoredRecord& stored,
                          std::span<std::byte> value,
                          std::span<std::byte> state) const;
+  // Likewise one part alone.
+  absl::Status ReadValue(const StoredRecord& stored, std::span<std::byte> value) const;
+  absl::Status ReadState(const StoredRecord& stored, std::span<std::byte> state) const;
 
  private:
   ChunkFileReader(std::string path, std::unique_ptr<ReadableFile> file)
       : path_(std::move(path)), file_(std::move(file)) {}
+
+  absl::Status CheckValue(const StoredRecord& stored, std::span<const std::byte> value) const;
+  absl::Status CheckState(const StoredRecord& stored, std::span<const std::byte> state) const;
 
   std::string path_;
   std::unique_ptr<ReadableFile> file_;

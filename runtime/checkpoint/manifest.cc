@@ -3,12 +3,14 @@
 // The rules of a manifest; manifest_bytes.cc converts it from and to bytes.
 #include "runtime/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -139,6 +141,47 @@ absl::string_view DescribeRows(const TensorSpec& tensor) {
   return tensor.rows ? "row-sparse" : "dense";
 }
 
+using SpecsByName = absl::flat_hash_map<absl::string_view, const TensorSpec*>;
+using RangesByName = absl::flat_hash_map<absl::string_view, ChunkRange>;
+
+SpecsByName ByName(std::span<const TensorSpec> tensors) {
+  SpecsByName specs;
+  for (const TensorSpec& tensor : tensors) specs.emplace(tensor.name, &tensor);
+  return specs;
+}
+
+RangesByName ChunksByName(std::span<const TensorSpec> tensors) {
+  const absl::StatusOr<ChunkTable> table = MakeChunkTable(tensors);
+  PUSHPULL_CHECK(table.ok());
+  RangesByName ranges;
+  for (uint32_t i = 0; i < tensors.size(); ++i)
+    ranges.emplace(tensors[i].name, table->FindTensor(TensorId{i})->chunks);
+  return ranges;
+}
+
+std::string Difference(const TensorSpec& tensor,
+                       absl::string_view verb,
+                       absl::string_view saved,
+                       absl::string_view in_job) {
+  return absl::StrFormat(
+      "tensor %s: %s %s in the checkpoint, %s in the job", tensor.name, verb, saved, in_job);
+}
+
+void CompareValue(const TensorSpec& saved,
+                  const TensorSpec& tensor,
+                  std::vector<std::string>& differences) {
+  const auto differs = [&](absl::string_view verb, const auto& in_saved, const auto& in_job) {
+    differences.push_back(Difference(tensor, verb, in_saved, in_job));
+  };
+  if (saved.dims != tensor.dims)
+    differs("has shape", DimsToString(saved.dims), DimsToString(tensor.dims));
+  // A checkpoint has the master values, so a job may continue with tensors of another type.
+  if (MasterOf(saved.dtype) != MasterOf(tensor.dtype))
+    differs("is", ToString(saved.dtype), ToString(tensor.dtype));
+  if (saved.rows.has_value() != tensor.rows.has_value())
+    differs("is", DescribeRows(saved), DescribeRows(tensor));
+}
+
 }  // namespace
 
 std::string ToString(const CheckpointOwner& owner) {
@@ -149,6 +192,13 @@ std::string ToString(const CheckpointOwner& owner) {
 bool IsSameJob(const CheckpointOwner& a, const CheckpointOwner& b) {
   const bool are_both_known = !a.job_namespace.empty() && !b.job_namespace.empty();
   return a.job == b.job && (!are_both_known || a.job_namespace == b.job_namespace);
+}
+
+Step StepAfter(const CheckpointManifest& manifest) {
+  if (manifest.versions == ChunkVersions::kOfOneStep) return manifest.step;
+  Step highest;
+  for (const StoredChunk& chunk : manifest.chunks) highest = std::max(highest, chunk.place.version);
+  return highest;
 }
 
 absl::StatusOr<ChunkTable> MakeChunkTable(std::span<const TensorSpec> tensors) {
@@ -214,17 +264,12 @@ absl::Status CheckManifest(const CheckpointManifest& manifest) {
 
 std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
                                         std::span<const TensorSpec> wanted) {
-  absl::flat_hash_map<absl::string_view, const TensorSpec*> saved_by_name;
-  for (const TensorSpec& tensor : manifest.tensors) saved_by_name.emplace(tensor.name, &tensor);
+  SpecsByName saved_by_name = ByName(manifest.tensors);
   std::vector<std::string> differences;
   const auto add = [&differences](const std::string& name, absl::string_view what) {
     differences.push_back(absl::StrCat("tensor ", name, ": ", what));
   };
   for (const TensorSpec& tensor : wanted) {
-    const auto differs = [&](absl::string_view verb, const auto& saved, const auto& in_job) {
-      add(tensor.name,
-          absl::StrFormat("%s %s in the checkpoint, %s in the job", verb, saved, in_job));
-    };
     const auto found = saved_by_name.find(tensor.name);
     if (found == saved_by_name.end()) {
       add(tensor.name, "is in the job, not in the checkpoint");
@@ -232,15 +277,11 @@ std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
     }
     const TensorSpec& saved = *found->second;
     saved_by_name.erase(found);
-    if (saved.dims != tensor.dims)
-      differs("has shape", DimsToString(saved.dims), DimsToString(tensor.dims));
-    // A checkpoint has the master values, so a job may continue with tensors of another type.
-    if (MasterOf(saved.dtype) != MasterOf(tensor.dtype))
-      differs("is", ToString(saved.dtype), ToString(tensor.dtype));
-    if (saved.rows.has_value() != tensor.rows.has_value())
-      differs("is", DescribeRows(saved), DescribeRows(tensor));
-    if (!HaveSameState(saved.optimizer, tensor.optimizer))
-      differs("has optimizer", ToString(saved.optimizer), ToString(tensor.optimizer));
+    CompareValue(saved, tensor, differences);
+    if (!HaveSameState(saved.optimizer, tensor.optimizer)) {
+      differences.push_back(Difference(
+          tensor, "has optimizer", ToString(saved.optimizer), ToString(tensor.optimizer)));
+    }
   }
   for (const TensorSpec& tensor : manifest.tensors) {
     if (saved_by_name.contains(tensor.name))
@@ -249,13 +290,39 @@ std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
   return differences;
 }
 
+bool IsOfLibrary(absl::string_view tensor) {
+  return absl::StartsWith(tensor, "pushpull.") || absl::StartsWith(tensor, "pushpull-");
+}
+
+std::vector<std::string> CompareValues(const CheckpointManifest& manifest,
+                                       std::span<const TensorSpec> wanted) {
+  const SpecsByName saved_by_name = ByName(manifest.tensors);
+  std::vector<std::string> differences;
+  size_t num_shared = 0;
+  for (const TensorSpec& tensor : wanted) {
+    const auto found = saved_by_name.find(tensor.name);
+    if (IsOfLibrary(tensor.name) || found == saved_by_name.end()) continue;
+    ++num_shared;
+    CompareValue(*found->second, tensor, differences);
+  }
+  if (num_shared == 0) differences.emplace_back("it has none of the job's tensors");
+  return differences;
+}
+
+std::vector<std::string> LackingValues(const CheckpointManifest& manifest,
+                                       std::span<const TensorSpec> wanted) {
+  const SpecsByName saved_by_name = ByName(manifest.tensors);
+  std::vector<std::string> lacking;
+  for (const TensorSpec& tensor : wanted) {
+    if (!IsOfLibrary(tensor.name) && !saved_by_name.contains(tensor.name))
+      lacking.push_back(tensor.name);
+  }
+  return lacking;
+}
+
 std::vector<size_t> MatchChunks(const CheckpointManifest& manifest,
                                 std::span<const TensorSpec> wanted) {
-  const absl::StatusOr<ChunkTable> table = MakeChunkTable(manifest.tensors);
-  PUSHPULL_CHECK(table.ok());
-  absl::flat_hash_map<absl::string_view, ChunkRange> saved_by_name;
-  for (uint32_t i = 0; i < manifest.tensors.size(); ++i)
-    saved_by_name.emplace(manifest.tensors[i].name, table->FindTensor(TensorId{i})->chunks);
+  const RangesByName saved_by_name = ChunksByName(manifest.tensors);
   std::vector<size_t> positions;
   positions.reserve(manifest.chunks.size());
   for (const TensorSpec& tensor : wanted) {
@@ -263,6 +330,20 @@ std::vector<size_t> MatchChunks(const CheckpointManifest& manifest,
     PUSHPULL_CHECK(found != saved_by_name.end());
     const ChunkRange& chunks = found->second;
     for (uint64_t i = 0; i < chunks.num_chunks; ++i) positions.push_back(chunks.first.value() + i);
+  }
+  return positions;
+}
+
+std::vector<std::optional<size_t>> MatchValues(const CheckpointManifest& manifest,
+                                               std::span<const TensorSpec> wanted) {
+  const RangesByName saved_by_name = ChunksByName(manifest.tensors);
+  const RangesByName wanted_by_name = ChunksByName(wanted);
+  std::vector<std::optional<size_t>> positions;
+  for (const TensorSpec& tensor : wanted) {
+    const auto found = saved_by_name.find(tensor.name);
+    const bool is_taken = found != saved_by_name.end() && !IsOfLibrary(tensor.name);
+    for (uint64_t i = 0; i < wanted_by_name.at(tensor.name).num_chunks; ++i)
+      positions.push_back(is_taken ? std::optional(found->second.first.value() + i) : std::nullopt);
   }
   return positions;
 }

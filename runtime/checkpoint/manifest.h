@@ -8,12 +8,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "pushpull/tensor_spec.h"
 
@@ -82,6 +84,9 @@ struct CheckpointManifest {
   std::vector<SystemSection> system;
 };
 
+// The step that follows a checkpoint: the highest, if chunks were saved at different ones.
+Step StepAfter(const CheckpointManifest& manifest);
+
 // Fills in `files` and `chunks` from what the writers returned. If several captured a chunk, the
 // first file's counts.
 //
@@ -126,10 +131,29 @@ absl::StatusOr<ManifestHeader> DecodeManifestHeader(std::span<const std::byte> b
 std::vector<std::string> CompareTensors(const CheckpointManifest& manifest,
                                         std::span<const TensorSpec> wanted);
 
+// Whether the library registers the tensor itself: positions in the data set, and what the Python
+// package keeps beside the program's tensors.
+bool IsOfLibrary(absl::string_view tensor);
+
+// The same for a job that takes only the values of the tensors that both have: shapes and types of
+// master values are compared. A line, too, if there are no such tensors. The library's own are left
+// alone.
+std::vector<std::string> CompareValues(const CheckpointManifest& manifest,
+                                       std::span<const TensorSpec> wanted);
+
+// The names of the job's tensors that the checkpoint lacks, except the library's own.
+std::vector<std::string> LackingValues(const CheckpointManifest& manifest,
+                                       std::span<const TensorSpec> wanted);
+
 // For a job with these tensors, [its number of chunks]: the position in `manifest.chunks` of each
 // of its chunks, by tensor name and index. Ids differ if the order of the tensors does.
 // CompareTensors must have found no difference.
 std::vector<size_t> MatchChunks(const CheckpointManifest& manifest,
                                 std::span<const TensorSpec> wanted);
+
+// Likewise for a job that takes only values; none: the checkpoint lacks the tensor, or it is the
+// library's own. CompareValues must have found no difference.
+std::vector<std::optional<size_t>> MatchValues(const CheckpointManifest& manifest,
+                                               std::span<const TensorSpec> wanted);
 
 }  // namespace pushpull

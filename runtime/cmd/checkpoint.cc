@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `pushpull checkpoint`: what is in a folder of checkpoints, and whether it can be trusted. `list`
-// and `verify` work on the files alone, whether a job runs or not; `now` is in checkpoint_now.cc.
+// and `verify` work on the files alone, whether a job runs or not; `now` is in checkpoint_now.cc,
+// `show` and `export` are in checkpoint_show.cc.
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -243,7 +244,8 @@ void AddAction(CLI::App& command,
 }  // namespace
 
 void AddCheckpointCommand(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("checkpoint", "Save, list and verify checkpoints");
+  CLI::App* command =
+      app.add_subcommand("checkpoint", "Save, list, verify, show and export checkpoints");
   command->require_subcommand(1);
   AddCheckpointNowCommand(*command, exit_code);
   AddAction(*command,
@@ -256,6 +258,8 @@ void AddCheckpointCommand(CLI::App& app, int& exit_code) {
             "Check every checksum of every checkpoint that list shows, or of the one that DIR is",
             VerifyAll,
             exit_code);
+  AddCheckpointShowCommand(*command, exit_code);
+  AddCheckpointExportCommand(*command, exit_code);
 }
 
 }  // namespace pushpull

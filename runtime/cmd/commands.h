@@ -17,7 +17,9 @@ void AddRunCommand(CLI::App& app, int& exit_code);
 void AddValidateCommand(CLI::App& app, int& exit_code);
 void AddStatusCommand(CLI::App& app, int& exit_code);
 void AddCheckpointCommand(CLI::App& app, int& exit_code);
-void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code);  // a subcommand of it
+void AddCheckpointNowCommand(CLI::App& checkpoint, int& exit_code);  // subcommands of it
+void AddCheckpointShowCommand(CLI::App& checkpoint, int& exit_code);
+void AddCheckpointExportCommand(CLI::App& checkpoint, int& exit_code);
 void AddScaleCommand(CLI::App& app, int& exit_code);
 void AddSetCommand(CLI::App& app, int& exit_code);
 void AddTraceCommand(CLI::App& app, int& exit_code);

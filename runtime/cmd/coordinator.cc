@@ -143,6 +143,7 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
   for (const Announce& line : chosen.said)
     line.is_problem ? log.Warning(line.text) : log.Info(line.text);
   options.restore = std::move(chosen.checkpoint);
+  options.restores_values_only = spec.restore == RestoreScope::kValues;
   if (!options.restore) {
     log.Info("no checkpoint yet, the job starts from the beginning", {{"folder", place.folder}});
     return absl::OkStatus();

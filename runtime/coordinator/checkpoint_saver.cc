@@ -13,7 +13,7 @@ CheckpointSaver::CheckpointSaver(JobState& job, const JobMembers& members)
     : job_(job), members_(members) {
   if (!job_.options.checkpoint) return;
   agreement_.emplace(*job_.options.checkpoint);
-  if (job_.options.restore) agreement_->SetRestored(job_.options.restore->manifest.step);
+  if (job_.options.continues()) agreement_->SetRestored(job_.options.restore->manifest.step);
 }
 
 void CheckpointSaver::Start() {
@@ -148,7 +148,7 @@ CheckpointAgreement::Job CheckpointSaver::View() const {
                                .versions = members_.contributors().active().consistency.is_sync()
                                                ? ChunkVersions::kOfOneStep
                                                : ChunkVersions::kOfEachChunk};
-  if (job_.options.restore && !is_ring())
+  if (job_.options.continues() && !is_ring())
     job.highest_version = std::max(job.highest_version, job_.options.restore->manifest.step);
   for (const PlacedTensor& tensor : members_.shards().catalog().tensors())
     job.num_chunks += tensor.shards.size();

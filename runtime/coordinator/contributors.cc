@@ -31,7 +31,9 @@ Contributors::Contributors(JobState& job, const TensorCatalog& catalog)
     : job_(job),
       catalog_(catalog),
       views_(FirstServers(job.options.settings.servers),
-             RestoredConsistency(job.options.consistency, job.options.restore)),
+             job.options.continues()
+                 ? RestoredConsistency(job.options.consistency, *job.options.restore)
+                 : job.options.consistency),
       groups_(job.options.local_reduce),
       mode_switch_(kModeSwitchTimeout) {
   if (!job.options.consistency.is_ring()) return;
@@ -128,8 +130,8 @@ void Contributors::Apply(const ViewChange& change) {
     SendGroups();
   }
   for (const ViewMember& member : change.admitted) {
-    // A restored job has values everywhere.
-    const bool is_fresh = member.from_step == Step{0} && !job_.options.restore;
+    // A job that continues has values everywhere.
+    const bool is_fresh = member.from_step == Step{0} && !job_.options.continues();
     job_.outbox.Send(member.worker,
                      TensorsRegistered{catalog_.tensors(), member.from_step, is_fresh});
     job_.outbox.Log(

@@ -194,7 +194,7 @@ bool JobCore::IsNeededNoMore() const {
 // saves depend on them; a failure, whichever part found it, is announced last.
 std::vector<Command> JobCore::Settle() {
   for (const auto& [session, leave] : saver_.TakeLeaves()) members_.Receive(session, leave);
-  members_.Settle(job_.saved.folder, saver_.is_idle());
+  members_.Settle(job_.saved.values_only ? "" : job_.saved.folder, saver_.is_idle());
   if (job_.lifecycle.has_started()) saver_.Start();
   if (job_.lifecycle.is_running() && members_.IsComplete()) {
     job_.lifecycle.Succeed(job_.now);

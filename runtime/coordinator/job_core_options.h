@@ -37,6 +37,7 @@ struct JobCoreOptions {
   Duration failure_grace = std::chrono::seconds(1);
   std::optional<CheckpointPolicy> checkpoint = {};  // spec.checkpoint
   std::optional<LoadedCheckpoint> restore = {};     // the job starts from this checkpoint
+  bool restores_values_only = false;                // anew, with the values of its tensors
   // Whether members are asked for their state first. kNone: this is the job's first coordinator;
   // kIfKnown: members may have state; kExpected: they have state and are waited for.
   enum class Recovery { kNone, kIfKnown, kExpected };
@@ -51,6 +52,9 @@ struct JobCoreOptions {
   // True: shards without a live holder are rebuilt from the workers' copies once loss_grace has
   // passed. False: such a loss fails the job.
   bool repairs_losses = false;
+
+  // Whether steps, optimizers and the position in the data set are those of a checkpoint.
+  bool continues() const { return restore && !restores_values_only; }
 };
 
 }  // namespace pushpull

@@ -57,8 +57,11 @@ class Outbox {
 // Thread-compatible.
 struct JobState {
   explicit JobState(JobCoreOptions its_options) : options(std::move(its_options)) {
-    if (options.restore)
-      saved = {.folder = options.restore->folder, .step = StepAfter(options.restore->manifest)};
+    if (!options.restore) return;
+    const bool values_only = options.restores_values_only;
+    saved = {.folder = options.restore->folder,
+             .step = values_only ? Step{} : StepAfter(options.restore->manifest),
+             .values_only = values_only};
   }
 
   void Fail(JobFailure failure) { lifecycle.Fail(now, std::move(failure)); }

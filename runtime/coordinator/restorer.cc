@@ -7,9 +7,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 #include "runtime/base/wire_bytes.h"
-#include "runtime/coordinator/saved_state.h"
 
 namespace pushpull {
 namespace {
@@ -30,10 +30,8 @@ SystemSection StepsSkippedSection(const Consistency& consistency) {
   return {kStepsSkipped, bytes.Take()};
 }
 
-Consistency RestoredConsistency(Consistency at_start,
-                                const std::optional<LoadedCheckpoint>& checkpoint) {
-  if (!checkpoint) return at_start;
-  for (const SystemSection& section : checkpoint->manifest.system) {
+Consistency RestoredConsistency(Consistency at_start, const LoadedCheckpoint& checkpoint) {
+  for (const SystemSection& section : checkpoint.manifest.system) {
     if (section.name == kStepsSkipped && section.bytes.size() == sizeof at_start.steps_skipped)
       at_start.steps_skipped = LoadNumber<uint64_t>(section.bytes);
   }
@@ -41,7 +39,9 @@ Consistency RestoredConsistency(Consistency at_start,
 }
 
 absl::Status Restorer::Check(std::span<const TensorSpec> tensors) const {
-  const std::vector<std::string> differences = CompareTensors(checkpoint_->manifest, tensors);
+  const std::vector<std::string> differences = values_only_
+                                                   ? CompareValues(checkpoint_->manifest, tensors)
+                                                   : CompareTensors(checkpoint_->manifest, tensors);
   if (differences.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       checkpoint_->folder,
@@ -52,6 +52,16 @@ absl::Status Restorer::Check(std::span<const TensorSpec> tensors) const {
       "; change the program back, or spec.checkpoint"));
 }
 
+std::string Restorer::Describe(std::span<const TensorSpec> tensors) const {
+  const CheckpointManifest& manifest = checkpoint_->manifest;
+  const std::string step = absl::StrCat(manifest.step.value(), " from ", checkpoint_->folder);
+  if (!values_only_) return absl::StrCat("restoring step ", step);
+  const std::vector<std::string> lacking = LackingValues(manifest, tensors);
+  const std::string rest =
+      absl::StrCat("; not in it, and as the program begins them: ", absl::StrJoin(lacking, ", "));
+  return absl::StrCat("beginning with the values of step ", step, lacking.empty() ? "" : rest);
+}
+
 // Every member of a shard reads its chunks itself, followers too. So all have the same state when
 // the first entries take effect, just as all have none in a job that starts without a checkpoint.
 const std::map<ServerId, Restore>& Restorer::Begin(ReplicaChange first,
@@ -59,7 +69,8 @@ const std::map<ServerId, Restore>& Restorer::Begin(ReplicaChange first,
                                                    bool is_sync) {
   const CheckpointManifest& manifest = checkpoint_->manifest;
   Restore order{.folder = checkpoint_->folder, .sequence = manifest.sequence, .shards = {}};
-  if (is_sync) order.version = CommonVersion(manifest);
+  order.values_only = values_only_;
+  if (is_sync && !values_only_) order.version = CommonVersion(manifest);
   for (const ServerId server : servers) orders_[server] = order;
   for (const auto& [shard, entry] : first.entries) {
     if (entry.primary) orders_[*entry.primary].shards.push_back(shard);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -24,19 +25,22 @@ namespace pushpull {
 
 // The checkpoint manifest's section with Consistency::steps_skipped.
 SystemSection StepsSkippedSection(const Consistency& consistency);
-// `at_start`, with the step numbers of the checkpoint if there is one.
-Consistency RestoredConsistency(Consistency at_start,
-                                const std::optional<LoadedCheckpoint>& checkpoint);
+// `at_start`, with the step numbers of the checkpoint.
+Consistency RestoredConsistency(Consistency at_start, const LoadedCheckpoint& checkpoint);
 
 // Thread-compatible.
 class Restorer {
  public:
   // `checkpoint` is used, not owned, and outlives this object. Without a checkpoint only
   // is_under_way may be called.
-  explicit Restorer(const std::optional<LoadedCheckpoint>& checkpoint) : checkpoint_(checkpoint) {}
+  // `values_only`: the job begins anew, with the values of the checkpoint's tensors.
+  explicit Restorer(const std::optional<LoadedCheckpoint>& checkpoint, bool values_only = false)
+      : checkpoint_(checkpoint), values_only_(values_only) {}
 
   // kInvalidArgument: it is a checkpoint of another model. Nothing has changed.
   absl::Status Check(std::span<const TensorSpec> tensors) const;
+  // For the log: what is restored into these tensors, for which Check is OK.
+  std::string Describe(std::span<const TensorSpec> tensors) const;
 
   // The orders for `servers`, which are valid until Finish, which returns `first`. `is_sync`: the
   // job starts in mode Sync, in which all chunks need the same version.
@@ -55,6 +59,7 @@ class Restorer {
 
  private:
   const std::optional<LoadedCheckpoint>& checkpoint_;
+  const bool values_only_;
   std::optional<ReplicaChange> first_;
   std::map<ServerId, Restore> orders_;
   std::set<ServerId> restored_;

@@ -99,16 +99,20 @@ void RingAgreement::DropLeavers(const std::optional<RingMark>& highest) {
 
 void RingAgreement::Form(const std::optional<RingMark>& highest) {
   if (has_begun_ && !highest) {
-    change_.problem = absl::StrCat(
-        "every worker that had the job's values is lost: training begins again with ",
-        saved_.folder.empty() ? "step 0"
-                              : absl::StrCat("the checkpoint of step ", saved_.step.value()));
+    change_.problem =
+        absl::StrCat("every worker that had the job's values is lost: training begins again with ",
+                     saved_.folder.empty() || saved_.values_only
+                         ? "step 0"
+                         : absl::StrCat("the checkpoint of step ", saved_.step.value()));
   }
   FormRing form{.epoch = epoch_,
                 .token = {secret_, epoch_.counter},
                 .mark = highest.value_or(RingMark{.step = saved_.step}),
                 .is_fresh = !highest};
-  if (form.is_fresh) form.restore_from = saved_.folder;
+  if (form.is_fresh) {
+    form.restore_from = saved_.folder;
+    form.values_only = saved_.values_only;
+  }
   std::optional<uint32_t> source;
   for (const auto& [worker, member] : members_) {
     const bool has_newest = member.stopped->mark == highest;

@@ -6,16 +6,14 @@
 #include <string>
 
 #include "runtime/base/ids.h"
-#include "runtime/checkpoint/manifest.h"
 
 namespace pushpull {
 
 struct SavedState {
   std::string folder;  // the checkpoint's own; empty: there is none
   Step step;           // the one that follows
+  // The job begins with its values alone: it has nothing of the job's own.
+  bool values_only = false;
 };
-
-// The step that follows a checkpoint: the highest, if chunks were saved at different ones.
-Step StepAfter(const CheckpointManifest& manifest);
 
 }  // namespace pushpull

@@ -13,7 +13,7 @@ ShardDirectory::ShardDirectory(JobState& job)
       replicas_({.term = job.options.term,
                  .replication = job.options.settings.replication,
                  .rebuilds = job.options.repairs_losses}),
-      restorer_(job.options.restore) {}
+      restorer_(job.options.restore, job.options.restores_values_only) {}
 
 void ShardDirectory::Prepare() {
   is_prepared_ = true;
@@ -42,6 +42,7 @@ void ShardDirectory::Place() {
   if (restore) {
     const absl::Status fits = restorer_.Check(catalog_.Specs());
     if (!fits.ok()) return job_.Fail({std::string(fits.message()), kExitUsage});
+    job_.outbox.Log(restorer_.Describe(catalog_.Specs()));
   }
   if (!has_servers()) return;
   job_.outbox.SendToServers(InstallTensors{catalog_.version(), catalog_.tensors()});
@@ -52,8 +53,6 @@ void ShardDirectory::Place() {
   }
   ReplicaChange first = replicas_.Place(entries);
   if (!restore) return Apply(first, true);
-  job_.outbox.Log(
-      absl::StrCat("restoring step ", restore->manifest.step.value(), " from ", restore->folder));
   const auto& orders = restorer_.Begin(
       std::move(first), job_.members.ServerIds(), job_.options.consistency.is_sync());
   for (const auto& [server, order] : orders) job_.outbox.Send(server, order);

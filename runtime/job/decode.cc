@@ -172,6 +172,7 @@ void ReadCheckpoint(ObjectReader& object, CheckpointSpec& checkpoint) {
   object.ReadSeconds("everySeconds", kPositiveSeconds, checkpoint.every);
   object.ReadInt("keep", {1, 1000}, checkpoint.keep);
   object.ReadString("restoreFrom", checkpoint.restore_from);
+  object.ReadEnum("restore", checkpoint.restore);
 }
 
 void ReadScaling(ObjectReader& object, ScalingSpec& scaling) {

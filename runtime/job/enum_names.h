@@ -35,6 +35,8 @@ inline constexpr absl::string_view kEnumNames<NonFinitePolicy>[] = {"Fail", "Ski
 template <>
 inline constexpr absl::string_view kEnumNames<StallPolicy>[] = {"Warn", "DropWorker", "Fail"};
 template <>
+inline constexpr absl::string_view kEnumNames<RestoreScope>[] = {"All", "Values"};
+template <>
 inline constexpr absl::string_view kEnumNames<DrainTimeoutPolicy>[] = {"Block", "Force"};
 template <>
 inline constexpr absl::string_view kEnumNames<RestartAction>[] = {

@@ -150,6 +150,12 @@ struct SyncSpec {
   friend bool operator==(const SyncSpec&, const SyncSpec&) = default;
 };
 
+// What a job takes from the checkpoint that it starts from.
+enum class RestoreScope : std::uint8_t {
+  kAll,     // everything: it continues
+  kValues,  // the values of the tensors alone, as its initial ones
+};
+
 struct CheckpointSpec {
   std::string claim;  // PersistentVolumeClaim; exactly one of claim and uri
   std::string uri;
@@ -157,6 +163,7 @@ struct CheckpointSpec {
   std::chrono::seconds every{600};
   int keep = 3;
   std::string restore_from = "latest";
+  RestoreScope restore = RestoreScope::kAll;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 

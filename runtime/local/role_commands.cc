@@ -116,8 +116,11 @@ ProcessSpec CoordinatorProcess(const LaunchOptions& options, const CoordinatorSt
   }
   if (!options.checkpoints.empty())
     spec.command.insert(spec.command.end(), {"--checkpoints", options.checkpoints});
-  if (start.goes_on)
-    spec.command.insert(spec.command.end(), {"--set", "spec.checkpoint.restoreFrom=latest"});
+  if (start.goes_on) {
+    spec.command.insert(
+        spec.command.end(),
+        {"--set", "spec.checkpoint.restoreFrom=latest", "--set", "spec.checkpoint.restore=All"});
+  }
   return spec;
 }
 

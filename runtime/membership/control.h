@@ -537,6 +537,8 @@ struct Restore {
   // Overrides the chunks' versions, for a synchronous job that starts from chunks at different
   // ones.
   std::optional<Step> version = {};
+  // Only values, as the initial ones of a job; of those tensors that the checkpoint has.
+  bool values_only = false;
 };
 
 // The session or the job ends: OK after success, otherwise why. Ignored if the term is below the
@@ -623,6 +625,7 @@ struct FormRing {
   bool is_fresh = false;            // no worker has any: the initial ones of `source` count
   // The folder of the checkpoint that counts in place of initial values; empty: none.
   std::string restore_from = {};
+  bool values_only = false;  // as in Restore
 };
 
 // To a worker: those with which it sums its gradients before they are pushed, itself included; in

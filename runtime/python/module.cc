@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/python/blocking.h"
+#include "runtime/python/python_checkpoint.h"
 #include "runtime/python/python_collectives.h"
 #include "runtime/python/python_job.h"
 
@@ -244,6 +245,7 @@ NB_MODULE(_engine, module) {
   DefineHandle(module);
   DefineBoundPush(module);
   DefineJob(module);
+  DefineCheckpoint(module);
 }
 
 }  // namespace pushpull::python

@@ -11,6 +11,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/stored_chunks.h"
 
 namespace pushpull {
 namespace {
@@ -19,6 +20,11 @@ std::vector<TensorSpec> SpecsOf(const RingState& state) {
   std::vector<TensorSpec> specs;
   for (size_t i = 0; i < state.num_tensors(); ++i) specs.push_back(state.spec(i));
   return specs;
+}
+
+absl::Status Agree(const std::string& folder, const std::vector<std::string>& differences) {
+  if (differences.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(folder, ": ", differences.front()));
 }
 
 }  // namespace
@@ -63,26 +69,35 @@ absl::StatusOr<std::vector<ChunkFileSummary>> StatePart::Write(FileSystem& files
 absl::Status ReadState(FileSystem& files, const std::string& folder, RingState& state) {
   PUSHPULL_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadManifest(files, folder));
   const std::vector<TensorSpec> specs = SpecsOf(state);
-  const std::vector<std::string> differences = CompareTensors(manifest, specs);
-  if (!differences.empty())
-    return absl::InvalidArgumentError(absl::StrCat(folder, ": ", differences.front()));
+  PUSHPULL_RETURN_IF_ERROR(Agree(folder, CompareTensors(manifest, specs)));
   const std::vector<size_t> positions = MatchChunks(manifest, specs);
-  std::vector<std::unique_ptr<ChunkFileReader>> open(manifest.files.size());
+  StoredChunks chunks(files, folder, manifest);
   for (const RingState::ChunkPlace& place : state.chunks()) {
-    const StoredChunk& stored = manifest.chunks[positions[place.chunk.value()]];
-    std::unique_ptr<ChunkFileReader>& file = open[stored.file];
-    if (file == nullptr) {
-      PUSHPULL_ASSIGN_OR_RETURN(
-          ChunkFileReader opened,
-          ChunkFileReader::Open(files, JoinPath(folder, manifest.files[stored.file].name)));
-      file = std::make_unique<ChunkFileReader>(std::move(opened));
-    }
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(place.value_bytes));
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer optimizer_state,
                               HostBuffer::Uninitialized(place.state_bytes));
     PUSHPULL_ASSIGN_OR_RETURN(const ChunkRecord record,
-                              file->Read(stored.place, value.bytes(), optimizer_state.bytes()));
+                              chunks.Read(manifest.chunks[positions[place.chunk.value()]],
+                                          value.bytes(),
+                                          optimizer_state.bytes()));
     state.SetChunk(place, value.floats(), optimizer_state.floats(), record.updates);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadValues(FileSystem& files, const std::string& folder, RingState& state) {
+  PUSHPULL_ASSIGN_OR_RETURN(const CheckpointManifest manifest, ReadManifest(files, folder));
+  const std::vector<TensorSpec> specs = SpecsOf(state);
+  PUSHPULL_RETURN_IF_ERROR(Agree(folder, CompareValues(manifest, specs)));
+  const std::vector<std::optional<size_t>> positions = MatchValues(manifest, specs);
+  StoredChunks chunks(files, folder, manifest);
+  for (const RingState::ChunkPlace& place : state.chunks()) {
+    const std::optional<size_t> position = positions[place.chunk.value()];
+    if (!position) continue;
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer value, HostBuffer::Uninitialized(place.value_bytes));
+    PUSHPULL_ASSIGN_OR_RETURN(HostBuffer zeros, HostBuffer::Zeroed(place.state_bytes));
+    PUSHPULL_RETURN_IF_ERROR(chunks.ReadValue(manifest.chunks[*position], value.bytes()).status());
+    state.SetChunk(place, value.floats(), zeros.floats(), 0);
   }
   return absl::OkStatus();
 }

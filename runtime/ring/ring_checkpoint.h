@@ -51,4 +51,7 @@ class StatePart {
 //   kInvalidArgument  its tensors differ from the job's
 absl::Status ReadState(FileSystem& files, const std::string& folder, RingState& state);
 
+// Reads the values alone, of those tensors that the checkpoint has. Likewise.
+absl::Status ReadValues(FileSystem& files, const std::string& folder, RingState& state);
+
 }  // namespace pushpull

@@ -2,8 +2,10 @@
 #include "runtime/server/checkpoint_reader.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -13,9 +15,12 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/stored_chunks.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/shard/chunk.h"
 #include "runtime/store/row_layout.h"
+#include "runtime/store/row_table.h"
+#include "runtime/tensor/sparse_rows.h"
 
 namespace pushpull {
 namespace {
@@ -29,8 +34,23 @@ struct ChunkToRead {
   const StoredChunk* stored = nullptr;
 };
 
+using Positions = std::vector<std::optional<size_t>>;
+
+// For each chunk of the job, in the order of ids, where the manifest has it.
+absl::StatusOr<Positions> FindPositions(const CheckpointManifest& manifest,
+                                        const Restore& order,
+                                        std::span<const TensorSpec> specs) {
+  const std::vector<std::string> differences =
+      order.values_only ? CompareValues(manifest, specs) : CompareTensors(manifest, specs);
+  if (!differences.empty())
+    return absl::InvalidArgumentError(absl::StrCat(order.folder, ": ", differences.front()));
+  if (order.values_only) return MatchValues(manifest, specs);
+  const std::vector<size_t> all = MatchChunks(manifest, specs);
+  return Positions(all.begin(), all.end());
+}
+
 std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
-                                    const std::vector<size_t>& positions,
+                                    const Positions& positions,
                                     const std::vector<PlacedTensor>& tensors,
                                     const std::set<ShardId>& shards) {
   std::vector<ChunkToRead> wanted;
@@ -39,11 +59,13 @@ std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
       if (!shards.contains(tensor.shards[i])) continue;
       const ChunkId chunk{tensor.first_chunk.value() + i};
+      const std::optional<size_t> position = positions[chunk.value()];
+      if (!position) continue;
       wanted.push_back({.chunk = chunk,
                         .shard = tensor.shards[i],
                         .tensor = &tensor,
                         .bytes = std::min(kChunkBytes, tensor_bytes - i * kChunkBytes),
-                        .stored = &manifest.chunks[positions[chunk.value()]]});
+                        .stored = &manifest.chunks[*position]});
     }
   }
   absl::c_sort(wanted, [](const ChunkToRead& a, const ChunkToRead& b) {
@@ -53,14 +75,13 @@ std::vector<ChunkToRead> FindWanted(const CheckpointManifest& manifest,
   return wanted;
 }
 
-absl::StatusOr<ChunkSnapshot> ReadOne(const ChunkFileReader& file, const ChunkToRead& wanted) {
+absl::StatusOr<ChunkSnapshot> ReadOne(const StoredChunks& chunks, const ChunkToRead& wanted) {
   ChunkSnapshot read;
   uint64_t value_bytes = wanted.bytes;
   uint64_t state_bytes = wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer);
   if (wanted.tensor->spec.rows) {
     // As many rows as were saved: Chunk::Restore checks them.
-    PUSHPULL_ASSIGN_OR_RETURN(const StoredRecord stored,
-                              file.ReadHeader(wanted.stored->place.offset));
+    PUSHPULL_ASSIGN_OR_RETURN(const StoredRecord stored, chunks.ReadHeader(*wanted.stored));
     value_bytes = kRowHeaderBytes;
     state_bytes = stored.parts.state_bytes;
   }
@@ -68,11 +89,52 @@ absl::StatusOr<ChunkSnapshot> ReadOne(const ChunkFileReader& file, const ChunkTo
   PUSHPULL_ASSIGN_OR_RETURN(read.optimizer_state, HostBuffer::Uninitialized(state_bytes));
   PUSHPULL_ASSIGN_OR_RETURN(
       const ChunkRecord record,
-      file.Read(wanted.stored->place, read.value.bytes(), read.optimizer_state.bytes()));
+      chunks.Read(*wanted.stored, read.value.bytes(), read.optimizer_state.bytes()));
   read.version = record.version;
   read.updates = record.updates;
   for (const WorkerUpdate& update : record.worker_updates)
     read.clocks.push_back({update.worker, Step{update.update}});
+  return read;
+}
+
+// The rows of one chunk without what the optimizer of the saved job has kept for them.
+absl::Status ReadRowValues(const StoredChunks& chunks,
+                           const TensorSpec& saved,
+                           const ChunkToRead& wanted,
+                           ChunkSnapshot& read) {
+  PUSHPULL_ASSIGN_OR_RETURN(const RowsOfImage rows, chunks.ReadRows(*wanted.stored, saved));
+  const size_t dim = RowDim(saved);
+  PUSHPULL_ASSIGN_OR_RETURN(HostBuffer bytes,
+                            HostBuffer::Uninitialized(rows.keys.size() * SparseRowBytes(dim)));
+  const MutableSparseRows sparse = SplitSparseRows(bytes.bytes(), dim);
+  absl::c_copy(rows.keys, sparse.keys.begin());
+  absl::c_copy(rows.values, sparse.values.begin());
+  const PlacedTensor& tensor = *wanted.tensor;
+  RowTable table(
+      tensor.spec, wanted.chunk.value() - tensor.first_chunk.value(), tensor.shards.size());
+  PUSHPULL_RETURN_IF_ERROR(table.Install(bytes.bytes()));
+  PUSHPULL_ASSIGN_OR_RETURN(RowImage image, table.Image());
+  read.value = std::move(image.header);
+  read.optimizer_state = std::move(image.rows);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChunkSnapshot> ReadValueOnly(const StoredChunks& chunks,
+                                            const CheckpointManifest& manifest,
+                                            const ChunkToRead& wanted) {
+  ChunkSnapshot read;
+  if (wanted.tensor->spec.rows) {
+    const auto saved = absl::c_find_if(manifest.tensors, [&](const TensorSpec& tensor) {
+      return tensor.name == wanted.tensor->spec.name;
+    });
+    PUSHPULL_RETURN_IF_ERROR(ReadRowValues(chunks, *saved, wanted, read));
+    return read;
+  }
+  PUSHPULL_ASSIGN_OR_RETURN(read.value, HostBuffer::Uninitialized(wanted.bytes));
+  PUSHPULL_ASSIGN_OR_RETURN(
+      read.optimizer_state,
+      HostBuffer::Zeroed(wanted.bytes * StateFloatsPerValue(wanted.tensor->spec.optimizer)));
+  PUSHPULL_RETURN_IF_ERROR(chunks.ReadValue(*wanted.stored, read.value.bytes()).status());
   return read;
 }
 
@@ -93,23 +155,14 @@ absl::Status ReadChunks(FileSystem& files,
   std::vector<TensorSpec> specs;
   specs.reserve(tensors.size());
   for (const PlacedTensor& tensor : tensors) specs.push_back(tensor.spec);
-  const std::vector<std::string> differences = CompareTensors(manifest, specs);
-  if (!differences.empty())
-    return absl::InvalidArgumentError(absl::StrCat(order.folder, ": ", differences.front()));
-  const std::vector<size_t> positions = MatchChunks(manifest, specs);
-
-  std::map<uint32_t, ChunkFileReader> open;
-  for (const ChunkToRead& wanted :
-       FindWanted(manifest, positions, tensors, {order.shards.begin(), order.shards.end()})) {
-    const uint32_t number = wanted.stored->file;
-    if (!open.contains(number)) {
-      open.clear();  // chunks come in file order: the previous file is done
-      PUSHPULL_ASSIGN_OR_RETURN(
-          ChunkFileReader file,
-          ChunkFileReader::Open(files, JoinPath(order.folder, manifest.files[number].name)));
-      open.emplace(number, std::move(file));
-    }
-    PUSHPULL_ASSIGN_OR_RETURN(ChunkSnapshot read, ReadOne(open.at(number), wanted));
+  PUSHPULL_ASSIGN_OR_RETURN(const Positions positions, FindPositions(manifest, order, specs));
+  const StoredChunks chunks(files, order.folder, manifest);
+  const std::vector<ChunkToRead> all =
+      FindWanted(manifest, positions, tensors, {order.shards.begin(), order.shards.end()});
+  for (const ChunkToRead& wanted : all) {
+    PUSHPULL_ASSIGN_OR_RETURN(
+        ChunkSnapshot read,
+        order.values_only ? ReadValueOnly(chunks, manifest, wanted) : ReadOne(chunks, wanted));
     if (order.version) {
       read.version = *order.version;
       read.clocks.clear();

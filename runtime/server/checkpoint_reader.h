@@ -22,7 +22,9 @@ struct RestoredChunk {
 };
 
 // Calls `deliver` with every chunk of the shards that `order` names, in file order, and stops at
-// its first error. `tensors`: all tensors of the job. Blocks while it reads.
+// its first error. If only values are wanted, with those that the checkpoint has, at version 0 and
+// with an optimizer that has made no step. `tensors`: all tensors of the job. Blocks while it
+// reads.
 //
 //   kDataLoss            damaged, with file and offset, or not the checkpoint of `order`
 //   kUnimplemented       a newer format

@@ -35,7 +35,45 @@ std::vector<Type> TakeAll(size_t count, std::span<const std::byte>& from) {
   return taken;
 }
 
+size_t RowImageBytes(size_t dim, size_t state_floats) {
+  return 2 * sizeof(uint64_t) + (dim + state_floats) * sizeof(float);
+}
+
+// The number of bytes of the rows that follow the header.
+absl::StatusOr<uint64_t> BytesOfRows(std::span<const std::byte> header,
+                                     size_t dim,
+                                     size_t state_floats) {
+  if (header.size() != kRowHeaderBytes)
+    return absl::DataLossError(absl::StrCat("have a header of ", header.size(), " bytes"));
+  const auto num_rows = LoadNumber<uint64_t>(header);
+  const auto num_bytes = LoadNumber<uint64_t>(header.subspan(sizeof(uint64_t)));
+  if (num_rows > RowsPerChunkMax(dim) || num_bytes != num_rows * RowImageBytes(dim, state_floats)) {
+    return absl::DataLossError(
+        absl::StrCat("are said to be ", num_rows, " of ", num_bytes, " bytes"));
+  }
+  return num_bytes;
+}
+
 }  // namespace
+
+absl::StatusOr<RowsOfImage> ParseRowImage(std::span<const std::byte> header,
+                                          std::span<const std::byte> rows,
+                                          size_t dim,
+                                          size_t state_floats) {
+  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t num_bytes, BytesOfRows(header, dim, state_floats));
+  if (rows.size() != num_bytes) {
+    return absl::DataLossError(absl::StrCat("have ", rows.size(), " bytes, expected ", num_bytes));
+  }
+  const auto num_rows = LoadNumber<uint64_t>(header);
+  RowsOfImage parsed;
+  parsed.keys = TakeAll<uint64_t>(num_rows, rows);
+  const absl::Status ascend = ParseRowKeys(std::as_bytes(std::span(parsed.keys))).status();
+  if (!ascend.ok()) return absl::DataLossError(ascend.message());
+  parsed.touched = TakeAll<uint64_t>(num_rows, rows);
+  parsed.values = TakeAll<float>(num_rows * dim, rows);
+  parsed.states = TakeAll<float>(num_rows * state_floats, rows);
+  return parsed;
+}
 
 RowTable::RowTable(const TensorSpec& tensor, uint64_t index, uint64_t num_chunks)
     : tensor_(tensor),
@@ -163,14 +201,10 @@ void RowTable::Remove(size_t slot) {
 
 // ---- images ----
 
-size_t RowTable::RowImageBytes() const {
-  return 2 * sizeof(uint64_t) + (dim_ + state_floats_) * sizeof(float);
-}
-
 absl::StatusOr<RowImage> RowTable::Image() const {
   RowImage image;
   PUSHPULL_ASSIGN_OR_RETURN(image.header, HostBuffer::Zeroed(kRowHeaderBytes));
-  const uint64_t num_bytes = num_rows() * RowImageBytes();
+  const uint64_t num_bytes = num_rows() * RowImageBytes(dim_, state_floats_);
   StoreNumber<uint64_t>(num_rows(), image.header.bytes());
   StoreNumber<uint64_t>(num_bytes, image.header.bytes().subspan(sizeof(uint64_t)));
   PUSHPULL_ASSIGN_OR_RETURN(image.rows, HostBuffer::Uninitialized(num_bytes));
@@ -187,41 +221,28 @@ absl::StatusOr<RowImage> RowTable::Image() const {
 }
 
 absl::StatusOr<uint64_t> RowTable::ImageBytes(std::span<const std::byte> header) const {
-  const auto damaged = [&](const std::string& what) {
-    return absl::DataLossError(
-        absl::StrCat("tensor \"", tensor_.name, "\": the rows of chunk ", index_, " ", what));
-  };
-  if (header.size() != kRowHeaderBytes)
-    return damaged(absl::StrCat("have a header of ", header.size(), " bytes"));
-  const auto num_rows = LoadNumber<uint64_t>(header);
-  const auto num_bytes = LoadNumber<uint64_t>(header.subspan(sizeof(uint64_t)));
-  if (num_rows > RowsPerChunkMax(dim_) || num_bytes != num_rows * RowImageBytes())
-    return damaged(absl::StrCat("are said to be ", num_rows, " of ", num_bytes, " bytes"));
-  return num_bytes;
+  absl::StatusOr<uint64_t> bytes = BytesOfRows(header, dim_, state_floats_);
+  return bytes.ok() ? bytes : Damaged(bytes.status());
 }
 
 absl::Status RowTable::Restore(std::span<const std::byte> header, std::span<const std::byte> rows) {
-  PUSHPULL_ASSIGN_OR_RETURN(const uint64_t num_bytes, ImageBytes(header));
-  const auto damaged = [&](const absl::string_view what) {
-    return absl::DataLossError(
-        absl::StrCat("tensor \"", tensor_.name, "\": the rows of chunk ", index_, ": ", what));
-  };
-  if (rows.size() != num_bytes)
-    return damaged(absl::StrCat("have ", rows.size(), " bytes, expected ", num_bytes));
-  const auto num_rows = LoadNumber<uint64_t>(header);
-  std::vector<uint64_t> keys = TakeAll<uint64_t>(num_rows, rows);
-  const absl::Status ascend = ParseRowKeys(std::as_bytes(std::span(keys))).status();
-  if (!ascend.ok()) return damaged(ascend.message());
-  const absl::Status are_here = CheckKeys(keys);
-  if (!are_here.ok()) return damaged(are_here.message());
+  absl::StatusOr<RowsOfImage> parsed = ParseRowImage(header, rows, dim_, state_floats_);
+  if (!parsed.ok()) return Damaged(parsed.status());
+  const absl::Status are_here = CheckKeys(parsed->keys);
+  if (!are_here.ok()) return Damaged(are_here);
   Clear();
   is_installed_ = true;
-  keys_ = std::move(keys);
-  for (size_t slot = 0; slot < num_rows; ++slot) slots_.emplace(keys_[slot], slot);
-  touched_ = TakeAll<uint64_t>(num_rows, rows);
-  values_ = TakeAll<float>(num_rows * dim_, rows);
-  states_ = TakeAll<float>(num_rows * state_floats_, rows);
+  keys_ = std::move(parsed->keys);
+  for (size_t slot = 0; slot < keys_.size(); ++slot) slots_.emplace(keys_[slot], slot);
+  touched_ = std::move(parsed->touched);
+  values_ = std::move(parsed->values);
+  states_ = std::move(parsed->states);
   return absl::OkStatus();
+}
+
+absl::Status RowTable::Damaged(const absl::Status& why) const {
+  return absl::DataLossError(absl::StrCat(
+      "tensor \"", tensor_.name, "\": the rows of chunk ", index_, ": ", why.message()));
 }
 
 void RowTable::Clear() {

@@ -31,6 +31,20 @@ struct RowImage {
 };
 inline constexpr size_t kRowHeaderBytes = 16;
 
+// What an image has, apart: by row in key order.
+struct RowsOfImage {
+  std::vector<uint64_t> keys;
+  std::vector<uint64_t> touched;  // the version that last touched the row
+  std::vector<float> values;      // [rows, dim]
+  std::vector<float> states;      // [rows, state floats]
+};
+
+// kDataLoss: not an image of rows of so many values and floats of state; the text says why.
+absl::StatusOr<RowsOfImage> ParseRowImage(std::span<const std::byte> header,
+                                          std::span<const std::byte> rows,
+                                          size_t dim,
+                                          size_t state_floats);
+
 // Thread-confined to its lane.
 class RowTable {
  public:
@@ -74,7 +88,6 @@ class RowTable {
   void Clear();
 
  private:
-  size_t RowImageBytes() const;
   std::span<float> ValueOf(size_t slot) { return std::span(values_).subspan(slot * dim_, dim_); }
   std::span<float> StateOf(size_t slot) {
     return std::span(states_).subspan(slot * state_floats_, state_floats_);
@@ -82,6 +95,7 @@ class RowTable {
   size_t Add(uint64_t key);
   void Remove(size_t slot);
   absl::Status CheckRoomFor(size_t num_rows) const;
+  absl::Status Damaged(const absl::Status& why) const;
 
   const TensorSpec& tensor_;
   const uint64_t index_;

@@ -244,8 +244,10 @@ void RingClient::OnFormed(const absl::Status& status) {
 }
 
 absl::Status RingClient::BeginState() {
-  if (!form_->restore_from.empty())
-    PUSHPULL_RETURN_IF_ERROR(ReadState(files_, form_->restore_from, *state_));
+  if (!form_->restore_from.empty()) {
+    const auto read = form_->values_only ? ReadValues : ReadState;
+    PUSHPULL_RETURN_IF_ERROR(read(files_, form_->restore_from, *state_));
+  }
   return state_->Begin(form_->mark, form_->workers);
 }
 

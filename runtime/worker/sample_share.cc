@@ -98,7 +98,7 @@ absl::Status SampleShare::CheckIsOurs(const SampleQueue& queue) const {
         source_.num_samples,
         ": all workers need the same data set, and another size counts from the next epoch on; "
         "end this epoch with the data set that it began with, resume from a checkpoint between "
-        "two epochs (spec.restoreFrom), or begin anew under another metadata.name"));
+        "two epochs (spec.checkpoint.restoreFrom), or begin anew under another metadata.name"));
   }
   if (jobs.drops_last != source_.drops_last) {
     return absl::FailedPreconditionError(

@@ -36,7 +36,8 @@ LAYERS = {
     # The computations of tensor and optim on GPUs.
     "device": ["base", "tensor", "optim"],
     "store": ["base", "tensor", "shard", "optim"],
-    "checkpoint": ["base", "tensor", "shard", "optim", "store"],
+    # Of consistency the position in the data set, which is the value of a chunk.
+    "checkpoint": [*_PURE, "store"],
     "tls": ["base", "metrics"],
     "transport": ["base", "tensor", "tls"],
     "replication": ["base", "shard", "consistency", "transport"],

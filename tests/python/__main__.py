@@ -65,7 +65,8 @@ def build_wheel() -> pathlib.Path:
 
 # Suite -> its environment and module.
 SUITES = {"PackageTest": (PYTHON, "package_test"), "LocalTest": (PYTHON, "local_test"),
-          "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"), "DeviceTest": (TORCH_PYTHON, "device_test"),
+          "TorchTest": (TORCH_PYTHON, "torch_test"), "DataTest": (TORCH_PYTHON, "data_test"),
+          "CheckpointTest": (TORCH_PYTHON, "checkpoint_test"), "DeviceTest": (TORCH_PYTHON, "device_test"),
           "RanksTest": (TORCH_PYTHON, "ranks_test"), "ProgramsTest": (TORCH_PYTHON, "programs_test"),
           "OptimizerProgramsTest": (TORCH_PYTHON, "programs_test"),
           "ExamplesTest": (TORCH_PYTHON, "examples_test"), "CollectivesTest": (TORCH_PYTHON, "collectives_test"),

@@ -56,3 +56,12 @@ def start_jobs() -> None:
         job.start()
     results: list[str] = pushpull.spawn(run_here, workers=3, servers=1, args=(0.5,))
     assert len(results) == 3
+
+
+def look_at(folder: str) -> float:
+    checkpoint: pushpull.Checkpoint = pushpull.load_checkpoint(folder)
+    value = checkpoint["w"]
+    state: pushpull.OptimizerState = checkpoint.optimizer_state("w")
+    epoch = checkpoint.position.epoch if checkpoint.position is not None else 0
+    total = value.rows.sum() if isinstance(value, pushpull.Rows) else value.sum()
+    return float(total) + float(state.rows.sum()) + (state.updates or 0) + epoch + checkpoint.step + len(checkpoint.names)

@@ -16,6 +16,7 @@ copied in Python. Every blocking call releases the interpreter lock; Ctrl-C inte
 """
 import importlib.metadata
 
+from ._checkpoint import Checkpoint, OptimizerState, Position, Rows, load_checkpoint
 from ._collectives import all_gather, all_reduce, barrier, broadcast
 from ._engine import Handle
 from ._errors import PushPullError, Released
@@ -25,9 +26,9 @@ from ._messages import recv, send, send_recv
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
 from ._state import State
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Handle", "Job", "Optimizer", "PushPullError", "Released", "Shard", "State", "Store", "Sum",
-           "all_gather", "all_reduce", "barrier", "broadcast", "current_job", "init", "local", "recv", "send", "send_recv",
-           "spawn"]
+__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Checkpoint", "Handle", "Job", "Optimizer", "OptimizerState", "Position",
+           "PushPullError", "Released", "Rows", "Shard", "State", "Store", "Sum", "all_gather", "all_reduce", "barrier", "broadcast",
+           "current_job", "init", "load_checkpoint", "local", "recv", "send", "send_recv", "spawn"]
 
 
 def __getattr__(name: str) -> str:

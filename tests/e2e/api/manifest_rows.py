@@ -179,6 +179,8 @@ ROWS = [
     Row("a path with dots", None, {"checkpoint": {"claim": "a", "path": "/..a/b../.../."}}),
     Row("an empty path", "spec.checkpoint.path", {"checkpoint": {"claim": "a", "path": ""}}),
     Row("restored from nothing", "spec.checkpoint.restoreFrom", {"checkpoint": {"claim": "a", "restoreFrom": ""}}),
+    Row("only values restored", None, {"checkpoint": {"claim": "a", "restoreFrom": "a/b/step-1", "restore": "Values"}}),
+    Row("restored in another way", "spec.checkpoint.restore", {"checkpoint": {"claim": "a", "restore": "values"}}),
     Row("saved all the time", "spec.checkpoint.everySeconds", {"checkpoint": {"claim": "a", "everySeconds": 0}}),
     Row("a duration with a unit", "spec.checkpoint.everySeconds", {"checkpoint": {"claim": "a", "everySeconds": "10m"}}),
     # Restarts

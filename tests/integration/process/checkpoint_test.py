@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pushpull checkpoint list` and `verify` on the checkpoints of tests/data: what they print, and how
-they end.
+"""`pushpull checkpoint list`, `verify`, `show` and `export` on the checkpoints of tests/data: what they
+print and write, and how they end.
 """
 import json
 import pathlib
@@ -67,6 +67,44 @@ class CheckpointTest(job.JobTestCase):
         self.assertFalse(report["valid"])
         problem, = report["checkpoints"][0]["problems"]
         self.assertEqual((problem["file"], problem["offset"]), (str(damaged), 317))
+
+    def test_show_describes_the_newest_one(self) -> None:
+        code, text = self.checkpoint("show", self.dir)
+        json_code, shown = self.checkpoint("show", self.dir / "step-000000000042", "--json")
+
+        self.assertEqual((code, json_code), (0, 0), text)
+        self.assertRegex(text, rf"{NEWEST}: step \d+ of job sample, mode Async")
+        self.assertRegex(text, r"layer\.weight +\[3, 5\] +float32 +42 +adam\(learning_rate=0\.001")
+        described = json.loads(shown)
+        self.assertEqual((described["step"], described["position"], len(described["tensors"])), (42, None, 7))
+        self.assertEqual(described["tensors"][1],
+                         {"name": "layer.bias", "shape": [5], "dtype": "float32", "role": "value", "row_sparse": False,
+                          "optimizer": "sgd(learning_rate=0.1, momentum=0.9)", "updates": 41})
+
+    def test_export_writes_all_tensors_or_nothing(self) -> None:
+        out = self.folder / "out"
+
+        code, text = self.checkpoint("export", self.dir, "--format", "safetensors", "-o", out)
+        values = self.tensors_of(out)
+        with_state_code, _ = self.checkpoint("export", self.dir, "-o", out, "--with-optimizer")
+        before = out.read_bytes()
+        self.flip(self.dir / NEWEST / DATA_FILE, 200)
+        damaged_code, why = self.checkpoint("export", self.dir, "-o", out)
+        refused_code, advice = self.checkpoint("export", self.dir, "-o", out, "--format", "pt")
+
+        self.assertEqual((code, with_state_code), (0, 0), text)
+        self.assertEqual(values, ["layer.weight", "layer.bias", "scale", "empty", "count", "rates", "decayed"])
+        self.assertIn("optimizer.layer.weight.exp_avg", self.tensors_of(out))
+        self.assertEqual(damaged_code, 1, why)
+        self.assertIn(f"{DATA_FILE} at byte", why)
+        self.assertEqual(out.read_bytes(), before)
+        self.assertEqual(refused_code, 2, advice)
+        self.assertIn("python3 -m pushpull.torch.export", advice)
+
+    def tensors_of(self, path: pathlib.Path) -> list[str]:
+        content = path.read_bytes()
+        header = json.loads(content[8:8 + int.from_bytes(content[:8], "little")])
+        return [name for name in header if name != "__metadata__"]
 
     def test_damaged_manifest_is_listed_and_fails_verify(self) -> None:
         self.flip(self.dir / NEWEST / "MANIFEST", 100)

@@ -89,6 +89,27 @@ class SharedFolderTest(job.JobTestCase):
         self.assertEqual(self.steps_of(ALICE), [5])
         self.assertEqual(self.steps_of(BOB), [8])
 
+    def test_a_warm_start_takes_values_alone(self) -> None:
+        """With the values of another job's tensors, a job with another optimizer begins at step 0, on other servers or none."""
+        trained, begun, gone_on = (self.folder / name for name in ("trained", "begun", "gone_on"))
+        self.ended(ALICE, self.saving(9, "--optimizer", "adam", "--values", 200_000, "--weights", trained))
+        warm = {"restoreFrom": f"default/{ALICE}/step-000000000009", "restore": "Values"}
+        for mode, servers in (("Sync", 3), ("Async", 1), ("AllReduce", 0)):
+            with self.subTest(mode=mode):
+                def begin(steps: int, weights: pathlib.Path, mode: str = mode, servers: int = servers) -> job.LocalJob:
+                    spec = self.saving(steps, "--optimizer", "sgd", "--values", 200_000, "--weights", weights, **warm)
+                    return self.ended(BOB, {**spec, "servers": {"replicas": servers}, "sync": {"mode": mode}})
+
+                begin(0, begun)
+                other = begin(4, gone_on)
+
+                self.assertEqual(begun.read_bytes(), trained.read_bytes())
+                self.assertNotEqual(gone_on.read_bytes(), trained.read_bytes())
+                self.assertEqual(other.report()["steps"], 4)
+                self.assertIsNone(other.report()["checkpoint"]["restored_step"])
+                other.launcher.wait_for_line("beginning with the values of step 9 from .*alice/step-000000000009")
+                self.assertIn(4, self.steps_of(BOB))
+
     def test_a_name_does_not_reach_anothers_checkpoint(self) -> None:
         self.ended(ALICE, self.saving(5))
         shutil.copytree(self.own_folder(ALICE), self.own_folder(BOB))

@@ -13,8 +13,9 @@
             optimizer.step()                                 # the forward pass waits for each layer's new values
 """
 from .._state import State
+from ._checkpoint import load_checkpoint
 from ._data import ElasticDataLoader, ElasticSampler
 from ._local_ranks import init
 from ._optimizer import DistributedOptimizer
 
-__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler", "State", "init"]
+__all__ = ["DistributedOptimizer", "ElasticDataLoader", "ElasticSampler", "State", "init", "load_checkpoint"]

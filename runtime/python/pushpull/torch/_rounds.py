@@ -202,6 +202,7 @@ class Rounds:
         self._number = self._job.start_step
         self._note_counters()
         if self._number == 0:
+            self._saved.take_values()
             self._share_state(is_start=True)
         else:
             self._join()

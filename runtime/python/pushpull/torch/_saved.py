@@ -7,19 +7,22 @@ import io
 import logging
 import pickle
 import zlib
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
 from .. import _engine
 from .._job import Job
 from .._optimizers import Sum
+from .._program_state import LENGTH as _LENGTH
+from .._program_state import REST as _REST
+from .._program_state import InSlot as _InSlot  # earlier checkpoints have these by the names that they have here
+from .._program_state import Packed as _Packed
+from .._program_state import from_numbers
 from ._placement import Setup, unique_names
 from ._tensors import DTYPES
 
-_REST = "pushpull-torch optimizers"
 _REST_BYTES = 1 << 20  # and as much as an L-BFGS may keep
-_LENGTH = 6  # values in which the rest's length and checksum are written
 
 
 class _Slot:
@@ -33,6 +36,10 @@ class _Slot:
 
     def register(self, job: Job) -> None:
         job.store.register(self.name, self.values, optimizer=Sum(), reduce="max", keeps_value=False)  # of equal values
+
+    def is_as_registered(self) -> bool:
+        """Whether it has no value yet: all elements are -0.0, which no trained tensor is."""
+        return not bool(self.values.any()) and bool(self.values.signbit().all())
 
     def bind(self, engine: _engine.EngineJob) -> None:
         self._bound = engine.bind(self.name, self.values, None)
@@ -48,20 +55,6 @@ class _Slot:
         if self._handle is not None:
             self._handle.wait(timeout)
             self._handle = None
-
-
-class _InSlot(NamedTuple):
-    """Stands for a tensor that has a slot."""
-
-    number: int
-
-
-class _Packed(NamedTuple):
-    """Stands for a tensor in what is pickled."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    content: bytes
 
 
 class SavedState:
@@ -115,7 +108,7 @@ class SavedState:
 
     def restore(self, step: int) -> bool:
         """Gives parameters and optimizers the values of the checkpoint that the job began from. False: that has none of this step."""
-        content = _from_numbers(self._slots[-1].values)
+        content = from_numbers(self._slots[-1].values.numpy())
         state = unpack(content) if content else {}
         if state.get("step") != step:
             return False
@@ -123,10 +116,18 @@ class SavedState:
              lambda each: self._slots[each.number].values if isinstance(each, _InSlot) else each)
         return True
 
+    def take_values(self) -> None:
+        """At step 0: gives the parameters the values of a checkpoint, if the job begins with those of one (spec.checkpoint.restore)."""
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                slot = self._slots[self._of_tensors[name]]
+                if not slot.is_as_registered():
+                    parameter.copy_(slot.values)
+
     def _add(self, name: str, like: torch.Tensor, taken: list[str]) -> int:
         unique = unique_names([name], taken)[name]
         taken.append(unique)
-        self._slots.append(_Slot(unique, torch.zeros(like.shape, dtype=like.dtype, device="cpu")))
+        self._slots.append(_Slot(unique, torch.full(like.shape, -0.0, dtype=like.dtype, device="cpu")))
         return len(self._slots) - 1
 
     def _fill(self, step: int, counters: dict[str, torch.Tensor]) -> set[int]:
@@ -175,16 +176,16 @@ def _replace_tensors(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         plain = value.detach().cpu().contiguous()
         return _Packed(str(plain.dtype).partition(".")[2], tuple(plain.shape), bytes(plain.reshape(-1).view(torch.uint8).numpy()))
-    return _map(value, _replace_tensors)
+    return map_elements(value, _replace_tensors)
 
 
 def _replace_packed(value: Any) -> Any:
     if isinstance(value, _Packed):
         return torch.frombuffer(bytearray(value.content), dtype=getattr(torch, value.dtype)).reshape(value.shape)
-    return _map(value, _replace_packed)
+    return map_elements(value, _replace_packed)
 
 
-def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_elements(value: Any, change: Callable[[Any], Any]) -> Any:
     """The same with each element changed: dictionaries, lists and tuples as optimizers have them."""
     if isinstance(value, dict):
         return {key: change(each) for key, each in value.items()}
@@ -195,7 +196,10 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
 
 def state_of(setups: list[Setup], parameters: dict[str, torch.Tensor], counters: dict[str, torch.Tensor]) -> dict[str, Any]:
     """The parameters, counters and optimizers: the program's own tensors, not copies."""
-    return {"optimizers": [setup.optimizer.state_dict() for setup in setups], "steps": [setup.num_steps for setup in setups],
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    return {"classes": [type(setup.optimizer).__name__ for setup in setups],
+            "names": [[names.get(id(each), "") for group in setup.optimizer.param_groups for each in group["params"]] for setup in setups],
+            "optimizers": [setup.optimizer.state_dict() for setup in setups], "steps": [setup.num_steps for setup in setups],
             "tensors": {name: tensor.detach() for name, tensor in [*parameters.items(), *counters.items()]}}
 
 
@@ -268,12 +272,3 @@ def _to_numbers(content: bytes, numbers: torch.Tensor) -> bool:
         pairs = torch.frombuffer(bytearray(padded), dtype=torch.int16)
         numbers[_LENGTH:_LENGTH + pairs.numel()] = pairs.to(torch.int32) & 0xFFFF
     return length > 0
-
-
-def _from_numbers(numbers: torch.Tensor) -> bytes:
-    """Empty: nothing was written, or something else."""
-    head = sum(int(value) << 16 * place for place, value in enumerate(numbers[:_LENGTH].tolist()))
-    length = head & (1 << 64) - 1
-    pairs = numbers[_LENGTH:_LENGTH + (length + 1) // 2].to(torch.int32).to(torch.int16)
-    content: bytes = pairs.numpy().tobytes()[:length]
-    return content if zlib.crc32(content) == head >> 64 else b""

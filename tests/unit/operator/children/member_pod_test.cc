@@ -159,12 +159,13 @@ TEST(MemberPodTest, JobsOnOneClaimHaveFoldersOfTheirOwn) {
 
 TEST(MemberPodTest, AJobThatGoesOnTakesItsOwnLastCheckpoint) {
   const TrainingJobObject job =
-      Job(R"({"image":"i","checkpoint":{"claim":"c","restoreFrom":"step-5"}})");
+      Job(R"({"image":"i","checkpoint":{"claim":"c","restoreFrom":"step-5","restore":"Values"}})");
   MemberStart again = kCoordinator;
   again.goes_on = true;
 
-  EXPECT_THAT(Words(Main(PodOf(job, again))["args"]),
-              IsSupersetOf({"--set", "spec.checkpoint.restoreFrom=latest"}));
+  EXPECT_THAT(
+      Words(Main(PodOf(job, again))["args"]),
+      IsSupersetOf({"--set", "spec.checkpoint.restoreFrom=latest", "spec.checkpoint.restore=All"}));
   EXPECT_THAT(Words(Main(PodOf(job, kCoordinator))["args"]),
               testing::Not(Contains("spec.checkpoint.restoreFrom=latest")));
 }
@@ -562,8 +563,8 @@ TEST(ColocatedServerPodTest, WorkerAndServerHaveEachTheirOwnCertificate) {
   const json mount = {{"mountPath", "/etc/pushpull-tls"}, {"readOnly", true}};
 
   for (const auto& [index, volume, member] :
-       {std::tuple{0, "pushpull-tls", "worker-1"},
-        std::tuple{1, "pushpull-tls-server-1025", "server-1025"}}) {
+       {std::tuple{size_t{0}, "pushpull-tls", "worker-1"},
+        std::tuple{size_t{1}, "pushpull-tls-server-1025", "server-1025"}}) {
     json expected = mount;
     expected["name"] = volume;
     int num_mounts = 0;

@@ -269,5 +269,29 @@ TEST(MatchChunksTest, ChunksAreFoundInAnyOrderOfTensors) {
   EXPECT_THAT(MatchChunks(manifest, manifest.tensors), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST(CompareValuesTest, OnlyShapeAndTypeOfTensorsThatBothHaveCount) {
+  const CheckpointManifest manifest = SampleManifest({});
+  std::vector<TensorSpec> wanted = manifest.tensors;
+  wanted[0].optimizer = {};
+  wanted[1].dims = {6};
+  wanted[2].name = "head";
+  wanted[3].name = "pushpull.samples";
+
+  EXPECT_THAT(CompareValues(manifest, wanted),
+              ElementsAre("tensor layer.bias: has shape [5] in the checkpoint, [6] in the job"));
+  EXPECT_THAT(LackingValues(manifest, wanted), ElementsAre("head"));
+  EXPECT_THAT(CompareValues(manifest, std::span(wanted).subspan(2, 2)),
+              ElementsAre("it has none of the job's tensors"));
+}
+
+TEST(MatchValuesTest, ChunksOfTensorsThatTheCheckpointLacksHaveNoPlace) {
+  const CheckpointManifest manifest = CompleteManifest({.is_large = true});
+  std::vector<TensorSpec> wanted = manifest.tensors;
+  std::reverse(wanted.begin(), wanted.end());
+  wanted[1].name = "head";
+
+  EXPECT_THAT(MatchValues(manifest, wanted), ElementsAre(6, 7, 8, std::nullopt, 4, 3, 2, 1, 0));
+}
+
 }  // namespace
 }  // namespace pushpull

@@ -92,8 +92,25 @@ TEST_F(RestorerTest, NextProcessReadsAgainWhatADeadServerHad) {
 TEST_F(RestorerTest, SkippedStepsSurviveACheckpoint) {
   checkpoint_->manifest.system = {StepsSkippedSection({.steps_skipped = 17})};
 
-  EXPECT_EQ(RestoredConsistency({}, checkpoint_).steps_skipped, 17U);
-  EXPECT_EQ(RestoredConsistency({}, std::nullopt).steps_skipped, 0U);
+  EXPECT_EQ(RestoredConsistency({}, *checkpoint_).steps_skipped, 17U);
+}
+
+TEST_F(RestorerTest, OfAWarmStartOnlyValuesAreRead) {
+  Restorer restorer(checkpoint_, true);
+  TensorSpec other_optimizer = Tensor({4});
+  other_optimizer.optimizer = {.kind = OptimizerKind::kSgd, .learning_rate = 0.1};
+  TensorSpec head = Tensor({2});
+  head.name = "head";
+
+  EXPECT_TRUE(restorer.Check(std::vector{other_optimizer, head}).ok());
+  EXPECT_FALSE(restorer.Check(std::vector{Tensor({5})}).ok());
+  EXPECT_EQ(restorer.Describe(std::vector{Tensor({4}), head}),
+            "beginning with the values of step 42 from /models/step-000000000042; not in it, and "
+            "as the program begins them: head");
+  checkpoint_->manifest.versions = ChunkVersions::kOfEachChunk;
+  const Restore order = restorer.Begin(First(), {kA, kB}, true).at(kA);
+  EXPECT_TRUE(order.values_only);
+  EXPECT_EQ(order.version, std::nullopt);
 }
 
 }  // namespace

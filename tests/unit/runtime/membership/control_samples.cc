@@ -220,6 +220,14 @@ CheckpointStatus SampleCheckpointStatus() {
           .problem = "read-only file system"};
 }
 
+Restore SampleRestore() {
+  return {.folder = "/var/checkpoints/step-000000000008",
+          .sequence = 12,
+          .shards = {ShardId{5}, ShardId{1023}},
+          .version = Step{0},
+          .values_only = true};
+}
+
 }  // namespace
 
 std::vector<FromMember> SampleFromMember() {
@@ -332,10 +340,7 @@ std::vector<ToMember> SampleToMember() {
               .part = 1,
               .parts = 2},
       EndCapture{.attempt = 11},
-      Restore{.folder = "/var/checkpoints/step-000000000008",
-              .sequence = 12,
-              .shards = {ShardId{5}, ShardId{1023}},
-              .version = Step{0}},
+      SampleRestore(),
       Collect{.term = Term{2}},
       CollectCopies{.round = 6, .entries = {{ShardId{5}, SampleReplicaSet()}}},
       OfferCopies{.shard = ShardId{5}, .entry = SampleReplicaSet(), .chunks = {ChunkId{3}}},
@@ -355,7 +360,8 @@ std::vector<ToMember> SampleToMember() {
                .mark = SampleRingMark(),
                .copies = true,
                .is_fresh = true,
-               .restore_from = "/var/checkpoints/step-000000000008"},
+               .restore_from = "/var/checkpoints/step-000000000008",
+               .values_only = true},
       SampleSetGroup(),
       SampleStepWaits()};
 }

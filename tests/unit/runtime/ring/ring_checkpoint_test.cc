@@ -130,6 +130,24 @@ TEST_F(RingCheckpointTest, AWorkerWithoutChunksWritesNoFile) {
   EXPECT_FALSE(std::filesystem::exists(dir_));
 }
 
+TEST_F(RingCheckpointTest, OfAnotherJobValuesAloneAreTaken) {
+  const std::string folder = Save(2);
+  std::vector<PlacedTensor> others = Tensors();
+  others[0].spec.optimizer = {.kind = OptimizerKind::kAdagrad, .learning_rate = 1};
+  others[1].spec.name = "head";
+  RingState state = *RingState::Make(others);
+  const std::vector<float> own(3, 7);
+  state.SetInitial(1, std::as_bytes(std::span(own)), {}, 0);
+
+  const absl::Status read = ReadValues(files_, folder, state);
+
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_TRUE(std::ranges::equal(state.value(0), state_.value(0)));
+  EXPECT_TRUE(std::ranges::all_of(state.optimizer_state(0), [](float each) { return each == 0; }));
+  EXPECT_EQ(state.updates(0), 0U);
+  EXPECT_TRUE(std::ranges::equal(state.value(1), own));
+}
+
 TEST_F(RingCheckpointTest, CheckpointOfAnotherModelIsRefused) {
   const std::string folder = Save(1);
   std::vector<PlacedTensor> others = Tensors();
