@@ -186,6 +186,7 @@ void DefineJob(nb::module_& module) {
       .def("use_state", &PythonJob::UseState)
       .def("take_save", &PythonJob::TakeSave, "is_last"_a)
       .def("check_state", &PythonJob::CheckState)
+      .def("has_joined_others", &PythonJob::HasJoinedOthers)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",
            &PythonJob::Buffer,
@@ -224,8 +225,6 @@ void DefineJob(nb::module_& module) {
       .def_prop_ro("exit_code", [](const PythonJob& job) { return job.job().exit_code(); })
       .def_prop_ro("start_step",
                    [](const PythonJob& job) { return job.job().start_step().value(); })
-      .def_prop_ro("has_joined_late",
-                   [](const PythonJob& job) { return job.job().has_joined_late(); })
       .def_prop_ro("next_step", [](const PythonJob& job) { return job.job().next_step().value(); })
       .def_prop_ro("worker", [](const PythonJob& job) { return job.job().worker().value(); })
       .def_prop_ro("workers", [](const PythonJob& job) { return job.job().workers(); });

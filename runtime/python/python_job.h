@@ -122,6 +122,7 @@ class PythonJob {
   PythonHandle CommitSamples(bool are_done);
   void UseState() { job().state().Use(); }
   void CheckState() const { Check(job().state().Check()); }
+  bool HasJoinedOthers() const { return job().state().has_joined_others(); }
   bool TakeSave(bool is_last) { return job().state().TakeSave(is_last); }
   void EndStep() { Check(job().EndStep()); }
   StepSamples Samples(uint64_t steps_ahead) const;

@@ -120,7 +120,6 @@ class RunningJob final : public Job {
   int exit_code() const override { return node_->exit_code(); }
 
   Step start_step() const override { return node_->start_step(); }
-  bool has_joined_late() const override { return node_->has_joined_late(); }
   Step next_step() const override { return node_->next_step(); }
   WorkerId worker() const override { return options_.worker; }
   uint32_t workers() const override { return node_->workers(); }

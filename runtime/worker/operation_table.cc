@@ -323,11 +323,9 @@ Step OperationTable::next_step(Counted counted) const {
 
 std::optional<uint64_t> OperationTable::Begin(const Registration& registration,
                                               Step start,
-                                              const Consistency& consistency,
-                                              bool is_late) {
+                                              const Consistency& consistency) {
   MutexLock lock(mu_);
   tensors_ = KnownTensors(registration);
-  has_joined_late_ = is_late;
   start_step_ = Minus(start, consistency.steps_skipped);
   consistency_ = consistency;
   numbers_.Begin(tensors_.size(), start);

@@ -89,10 +89,6 @@ class OperationTable {
     MutexLock lock(mu_);
     return start_step_;
   }
-  bool has_joined_late() const ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(mu_);
-    return has_joined_late_;
-  }
   // The next step: one more than the highest that has begun.
   enum class Counted { kByProgram, kOnWire };
   Step next_step(Counted counted = Counted::kByProgram) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -110,12 +106,11 @@ class OperationTable {
     MutexLock lock(mu_);
     settings_ = settings;
   }
-  // The values are in place: all tensors begin with number `start`. `is_late`: others have made
-  // steps before it. Returns SampleShare::OtherBatch.
+  // The values are in place: all tensors begin with number `start`. Returns
+  // SampleShare::OtherBatch.
   std::optional<uint64_t> Begin(const Registration& registration,
                                 Step start,
-                                const Consistency& consistency,
-                                bool is_late) ABSL_LOCKS_EXCLUDED(mu_);
+                                const Consistency& consistency) ABSL_LOCKS_EXCLUDED(mu_);
   // Another mode is in force: as Begin, and ends the hold.
   void Continue(Step next, const Consistency& consistency) ABSL_LOCKS_EXCLUDED(mu_);
   // The job has continued without this worker: all tensors continue with this number.
@@ -185,7 +180,6 @@ class OperationTable {
   std::vector<TensorRequest> waiting_ ABSL_GUARDED_BY(mu_);  // at most one per tensor
   size_t num_starting_ ABSL_GUARDED_BY(mu_) = 0;             // due, or taken but not started
   Step start_step_ ABSL_GUARDED_BY(mu_);
-  bool has_joined_late_ ABSL_GUARDED_BY(mu_) = false;
   Consistency consistency_ ABSL_GUARDED_BY(mu_);
   JobSettings settings_ ABSL_GUARDED_BY(mu_);
   // Its value is written by the executor while an operation on it is under way.

@@ -180,12 +180,8 @@ void RingMember::On(const TensorsRegistered& message) {
 }
 
 void RingMember::FinishRegistration() {
-  // It has no collectives for which it would matter whether others were there before.
   WarnOfBatch(log_,
-              operations_.Begin(*registration_,
-                                client_->step(),
-                                {.mode = SyncMode::kAllReduce},
-                                /*is_late=*/false));
+              operations_.Begin(*registration_, client_->step(), {.mode = SyncMode::kAllReduce}));
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", client_->step().value()}});
   std::exchange(registration_, nullptr)->pending().Finish();

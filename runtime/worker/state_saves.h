@@ -23,6 +23,11 @@ class StateSaves {
 
   // ---- called by the program ----
 
+  bool has_joined_others() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    return has_joined_others_;
+  }
+
   // Whether it pushes its state in `step`; it does in its last one, without being asked. Ends the
   // decision for the steps up to this one: an order for one of them comes too late.
   bool TakeSave(Step step, bool is_last) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -47,6 +52,11 @@ class StateSaves {
 
   // ---- called by the worker's executor ----
 
+  // Others have made steps before this worker's first one.
+  void SetJoinedOthers() ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(mu_);
+    has_joined_others_ = true;
+  }
   // A checkpoint needs the state in the step `last`; none does.
   void Order(std::optional<Step> last) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
@@ -69,6 +79,7 @@ class StateSaves {
   mutable Mutex mu_;
   Consistency consistency_ ABSL_GUARDED_BY(mu_);
   bool is_used_ ABSL_GUARDED_BY(mu_) = false;
+  bool has_joined_others_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Step> first_ ABSL_GUARDED_BY(mu_);    // that the program decided
   std::optional<Step> pushed_ ABSL_GUARDED_BY(mu_);   // the last in which it pushed its state
   std::optional<Step> ordered_ ABSL_GUARDED_BY(mu_);  // by the capture under way

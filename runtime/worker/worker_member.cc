@@ -270,7 +270,8 @@ void WorkerMember::CatchUp() {
 
 void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
-  WarnOfBatch(log_, operations_.Begin(*registration_, start, consistency_, from_step_ > Step{0}));
+  WarnOfBatch(log_, operations_.Begin(*registration_, start, consistency_));
+  if (from_step_ > Step{0}) state_.SetJoinedOthers();
   reports_.activity().OnBegun(dependencies_.executor.Now());
   log_.Info("values in place", {{"start_step", start.value()}});
   std::exchange(registration_, nullptr)->pending().Finish();

@@ -86,7 +86,6 @@ class WorkerNode {
   TraceRecorder& trace() { return member_->statistics().trace(); }
 
   Step start_step() const { return operations_.start_step(); }
-  bool has_joined_late() const { return operations_.has_joined_late(); }
   Step next_step() const { return operations_.next_step(); }
   uint32_t workers() const { return operations_.workers(); }
 

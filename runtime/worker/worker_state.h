@@ -40,6 +40,7 @@ class WorkerState final : public ProgramState {
                      "backupWorkers and gated; the mode is ",
                      Describe(consistency)));
   }
+  bool has_joined_others() const override { return saves_.has_joined_others(); }
   bool TakeSave(bool is_last) override {
     const Step next = operations_.next_step(OperationTable::Counted::kOnWire);
     if (next == operations_.start_step()) return false;

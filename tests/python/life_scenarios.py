@@ -54,16 +54,53 @@ def scale(workers: int, job: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([program, "scale", "--workers", str(workers), "--workdir", SHARED / ".pushpull" / job])
 
 
-def trains(place: str, epochs: str, disturbance: str) -> None:
-    """A whole program. `disturbance`: "none"; "stop": ends after 17 steps; of worker 0 "kill" and "evict", in its 17th step; "scale":
-    2 workers, 4, 1. There is no `end`: the last line leaves the job."""
+class Disturbance:
+    """What happens to the workers of `trains`: "none"; "stop": the program ends after 17 steps; of worker 0 "kill" and "evict", in its
+    17th step; "scale": 2 workers, 4, 1."""
+
+    def __init__(self, kind: str, job: pushpull.Job, is_first: bool) -> None:
+        self._kind, self._job, self._is_first = kind, job, is_first
+        self._pause = threading.Event()
+        self._scaled: list["subprocess.Popen[bytes]"] = []
+
+    def after_step(self, steps: int) -> None:
+        job = self._job
+        if self._kind == "stop" and steps == 17 and job.start_step == 0:
+            raise StopIteration
+        if self._kind in ("kill", "evict") and job.worker == 0 and self._is_first and steps == 17:
+            os.kill(os.getpid(), signal.SIGKILL if self._kind == "kill" else signal.SIGTERM)
+        if self._kind == "scale":
+            self._scale()
+        if not self._is_first and job.worker == 0:
+            say("back")
+        is_over = (SHARED / "back").exists() or (len(self._scaled) == 2 and self._scaled[1].poll() is not None)
+        if self._kind not in ("none", "stop") and not is_over:
+            self._pause.wait(PACE_SECONDS)
+
+    def end(self) -> None:
+        for each in self._scaled:
+            each.wait()
+
+    def _scale(self) -> None:
+        job = self._job
+        if job.worker == 0 and not self._scaled:
+            self._scaled.append(scale(4, "trains"))
+        if job.worker == 3 and job.step > job.start_step + 2:
+            say("four")
+        if job.worker == 0 and len(self._scaled) == 1 and (SHARED / "four").exists():
+            self._scaled.append(scale(1, "trains"))
+
+
+def trains(place: str, epochs: str, kind: str) -> None:
+    """A whole program. There is no `end`: the last line leaves the job."""
     is_first, job = begins_anew(), pushpull.init()
+    disturbance = Disturbance(kind, job, is_first)
     model, optimizer = model_and_optimizer(place)
     x, y = data()
     loader = pp.ElasticDataLoader(TensorDataset(x, y), BATCH, epochs=int(epochs))
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
     state = pp.State(schedule=schedule, best=math.inf, bad=0, steps=0, values=[], noise=random.Random(1))
-    pause, scaled, own_epochs, was_released = threading.Event(), [], [], False
+    own_epochs, end = [], "end"
     try:
         for epoch in loader.epochs():
             own_epochs.append(epoch)
@@ -74,37 +111,22 @@ def trains(place: str, epochs: str, disturbance: str) -> None:
                 schedule.step()
                 state.steps += 1
                 state.noise.random()
-                if disturbance == "stop" and state.steps == 17 and job.start_step == 0:
-                    raise StopIteration
-                if disturbance in ("kill", "evict") and job.worker == 0 and is_first and state.steps == 17:
-                    os.kill(os.getpid(), signal.SIGKILL if disturbance == "kill" else signal.SIGTERM)
-                if disturbance == "scale":
-                    if job.worker == 0 and len(scaled) == 0:
-                        scaled.append(scale(4, "trains"))
-                    if job.worker == 3 and job.step > job.start_step + 2:
-                        say("four")
-                    if job.worker == 0 and len(scaled) == 1 and (SHARED / "four").exists():
-                        scaled.append(scale(1, "trains"))
-                if not is_first and job.worker == 0:
-                    say("back")
-                if disturbance not in ("none", "stop") and not (SHARED / "back").exists() and (len(scaled) < 2 or scaled[1].poll() is None):
-                    pause.wait(PACE_SECONDS)
+                disturbance.after_step(state.steps)
             with torch.no_grad():
                 value = (model(x) - y).square().mean().reshape(1)
             pushpull.all_reduce(value, "mean")
             state.best, state.bad = (value.item(), 0) if value.item() < state.best else (state.best, state.bad + 1)
             state.values.append(value.item())
     except pushpull.Released:
-        was_released = True
+        end = "released"
         raise
     except StopIteration:
         pass
     finally:
-        write("released" if was_released else "end", job, steps=state.steps, job_steps=job.step if not was_released else 0, drawn=hash(state.noise.getstate()),
-              best=state.best, bad=state.bad, values=state.values, lr=optimizer.param_groups[0]["lr"],
-              weight=[float(each) for each in model.weight.detach().reshape(-1)], epochs=own_epochs, first=job.start_step)
-        for each in scaled:
-            each.wait()
+        write(end, job, steps=state.steps, job_steps=job.step, drawn=hash(state.noise.getstate()), best=state.best, bad=state.bad,
+              values=state.values, lr=optimizer.param_groups[0]["lr"], weight=[float(each) for each in model.weight.detach().reshape(-1)],
+              epochs=own_epochs, first=job.start_step)
+        disturbance.end()
 
 
 def counts_epochs_of_numpy(stop: str) -> None:
@@ -133,7 +155,10 @@ def loops_over_a_range(body: str) -> None:
     x, y = data()
     loader = pp.ElasticDataLoader(TensorDataset(x, y), BATCH, epochs=5)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    rates = []
+    rates: list[tuple[int, float]] = []
+    bodies: dict[str, Any] = {
+        "reads": lambda _: print(model(x).sum()), "saves": lambda _: torch.save(model.state_dict(), SHARED / "model.pt"),
+        "calls": lambda _: pushpull.all_reduce(1.0), "divides": lambda batches: print(1 / batches), "nothing": lambda _: None}
     for epoch in range(5):
         batches = 0
         for a, b in loader:
@@ -145,14 +170,7 @@ def loops_over_a_range(body: str) -> None:
             if epoch == 2 and job.start_step == 0:
                 return
         schedule.step()
-        if body == "reads":
-            print(model(x).sum())
-        elif body == "saves":
-            torch.save(model.state_dict(), SHARED / "model.pt")
-        elif body == "calls":
-            pushpull.all_reduce(1.0)
-        elif body == "divides":
-            print(1 / batches)
+        bodies[body](batches)
     write("end", job, rates=rates)
 
 

@@ -41,7 +41,7 @@ class LifeTest(JobTest):
         self.assertEqual(end["best"], min(end["values"]))
         self.assertEqual(end["epochs"][-1], epochs - 1)
 
-    def test_job_that_is_resumed_is_as_one_without_a_pause(self) -> None:
+    def test_resumed_job_is_as_one_without_a_pause(self) -> None:
         for place in ("servers", "workers"):
             with self.subTest(place=place):
                 self.begin_anew()
@@ -55,7 +55,7 @@ class LifeTest(JobTest):
                     self.assertEqual((after["first"], after["epochs"]), (17, [2, 3]))
                     self.assertEqual({**after, "first": 0, "epochs": [0, 1, 2, 3]}, before)
 
-    def test_lost_worker_comes_back_with_the_state_of_the_others(self) -> None:
+    def test_lost_worker_returns_with_the_others_state(self) -> None:
         for place in ("servers", "workers"):
             for disturbance in ("kill", "evict"):
                 with self.subTest(place=place, disturbance=disturbance):
@@ -70,7 +70,7 @@ class LifeTest(JobTest):
                         self.assertEqual((end["values"], end["weight"], end["drawn"]),
                                          (ends[0]["values"], ends[0]["weight"], ends[0]["drawn"]))
 
-    def test_joiners_begin_and_released_workers_end_in_order(self) -> None:
+    def test_workers_join_and_are_released_in_order(self) -> None:
         for place in ("servers", "workers"):
             with self.subTest(place=place):
                 self.begin_anew()
@@ -150,7 +150,7 @@ class LifeTest(JobTest):
                 self.begin_anew()
                 self.run_scenario("ends_with", code, settings=("spec.restart.backoffLimit=0",), ends_with=1, fails=True)
 
-    def test_call_of_a_joiner_before_its_first_step_is_refused(self) -> None:
+    def test_early_call_of_a_joiner_is_refused(self) -> None:
         self.run_scenario("calls_before_it_begins")
 
         self.assertTrue((self.folder / "refused").exists())

@@ -390,9 +390,6 @@ class Job {
   // The first step of this worker: 0, or later if it joined or replaced another.
   // Valid after Register.
   virtual Step start_step() const = 0;
-  // Whether others made steps before this worker's first one; false for those with whom the job
-  // begins, or begins again from a checkpoint. Valid after Register.
-  virtual bool has_joined_late() const = 0;
   // The step of the next push, valid while none is under way: one more than the last, or later if
   // the job has continued without this worker (backup workers).
   virtual Step next_step() const = 0;

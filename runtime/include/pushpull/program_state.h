@@ -26,6 +26,9 @@ class ProgramState {
   //   kFailedPrecondition  only mode Sync, without backup workers and gated steps, has checkpoints
   //                        with such state. Names the job's mode.
   virtual absl::Status Check() const = 0;
+  // Whether others had made steps when this worker began, so that it needs their state; false for
+  // those with whom the job begins, or begins again. Valid after Register.
+  virtual bool has_joined_others() const = 0;
   // Whether the state after the step under way must be pushed: a checkpoint will be made of it, or
   // this worker must leave. Once per step, when the other tensors are pushed. `is_last`: the
   // program pushes it in any case, because it is about to leave.

@@ -369,7 +369,7 @@ class Job:
             self._state._begin()
         for optimizer in self._optimizers:
             optimizer._after_start()
-        self._is_before_first = self._has_samples and self._engine.has_joined_late
+        self._is_before_first = self._has_samples and self._engine.has_joined_others()
 
     def steps(self, end: int, timeout: Optional[float] = None) -> Iterator[int]:
         """The numbers of this worker's steps before `end`. Each ends with `store.wait(timeout)`.

@@ -263,7 +263,6 @@ class _Follower:
 
     exit_code = 0
     is_traced = False
-    has_joined_late = False  # rank 0 makes the calls for which it matters
 
     def __init__(self, ranks: LocalRanks) -> None:
         self._ranks = ranks
@@ -276,6 +275,10 @@ class _Follower:
 
     def end_step(self) -> None:
         pass  # rank 0 does
+
+    def has_joined_others(self) -> bool:
+        """Rank 0 makes the calls for which it matters."""
+        return False
 
     def use_step(self, _: Optional[int]) -> None:
         pass  # of pushes, which rank 0 makes

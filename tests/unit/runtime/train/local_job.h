@@ -77,7 +77,6 @@ class LocalJob final : public Job {
   void TellToEnd() override {}
   int exit_code() const override { return options_.exit_code; }
   Step start_step() const override { return options_.start_step; }
-  bool has_joined_late() const override { return false; }
   Step next_step() const override { return queue_ ? queue_->step() : options_.start_step; }
   WorkerId worker() const override { return options_.worker; }
   uint32_t workers() const override { return options_.workers; }

@@ -131,7 +131,7 @@ class TwoTensorsTest : public testing::Test {
         std::vector<RegisteredTensor>{{.spec = a, .value = a_}, {.spec = b, .value = b_}},
         std::make_shared<PendingOperation>("register"));
     registration->SetPlaces({{.id = TensorId{0}, .spec = a}, {.id = TensorId{1}, .spec = b}});
-    operations_.Begin(*registration, Step{3}, mode, /*is_late=*/false);
+    operations_.Begin(*registration, Step{3}, mode);
   }
   absl::Status Push(absl::string_view tensor) {
     return operations_.MakePush(tensor, gradient_, {}, {}, {}).status();
