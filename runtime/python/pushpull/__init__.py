@@ -20,11 +20,12 @@ from ._checkpoint import Checkpoint, OptimizerState, Position, Rows, load_checkp
 from ._collectives import all_gather, all_reduce, barrier, broadcast
 from ._engine import Handle
 from ._errors import PushPullError, Released
-from ._job import Array, Job, Shard, Store, current_job, init
+from ._job import Job, Shard, current_job, init
 from ._local import local, spawn
 from ._messages import recv, send, send_recv
 from ._optimizers import SGD, Adagrad, Adam, AdamW, Optimizer, Sum
 from ._state import State
+from ._store import Array, Store
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Array", "Checkpoint", "Handle", "Job", "Optimizer", "OptimizerState", "Position",
            "PushPullError", "Released", "Rows", "Shard", "State", "Store", "Sum", "all_gather", "all_reduce", "barrier", "broadcast",

@@ -9,7 +9,8 @@ import numpy
 import numpy.typing
 
 from . import _engine
-from ._job import Array, Job, current_job
+from ._job import Job, current_job
+from ._store import Array
 
 _AnyArray = TypeVar("_AnyArray", bound=Array)
 _Number = Union[bool, int, float]

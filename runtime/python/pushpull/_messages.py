@@ -8,7 +8,8 @@ import numpy
 import numpy.typing
 
 from ._collectives import _array_of, _is_number, _numpy_of, engine_for
-from ._job import Array, Job
+from ._job import Job
+from ._store import Array
 
 _AnyArray = TypeVar("_AnyArray", bound=Array)
 _Value = Union[Array, float, bytes]  # float: any number
