@@ -43,7 +43,7 @@ void PrintJson(const JobStatus& status) {
 }
 
 void PrintTable(const JobStatus& status) {
-  std::printf("%s: %s, step %lu, epoch %s, view %lu, sync p50 %.2f ms, p99 %.2f ms\n",
+  std::printf("%s: %s, step %lu, edition %s, view %lu, sync p50 %.2f ms, p99 %.2f ms\n",
               status.job.c_str(),
               std::string(NameOf(status.phase)).c_str(),
               status.step.value(),
