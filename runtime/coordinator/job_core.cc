@@ -174,9 +174,10 @@ void JobCore::DropSilent() {
     members_.Drop(session, absl::StrCat("silent for ", ToSeconds(limit), " s"));
 }
 
-std::vector<Command> JobCore::OnStop() {
+std::vector<Command> JobCore::OnStop(Successor successor) {
   const bool has_stepped_down = std::exchange(is_stopped_, true);
-  if (!has_stepped_down && IsNeededNoMore()) StopAll(absl::OkStatus());
+  if (!has_stepped_down && (successor == Successor::kNone || IsNeededNoMore()))
+    StopAll(absl::OkStatus());
   return job_.outbox.Take();
 }
 

@@ -320,6 +320,15 @@ TEST_F(JobCoreTest, ACoordinatorThatEndsLeavesARunningJobToTheNextOne) {
   EXPECT_THAT(Said(), IsEmpty());
 }
 
+TEST_F(JobCoreTest, ACoordinatorOfAJobThatIsTakenDownStopsItsServers) {
+  StartJob();
+
+  Take(core_.OnStop(JobCore::Successor::kNone));
+
+  ASSERT_TRUE(Sent<Stop>(kServerSession).has_value());
+  EXPECT_TRUE(Sent<Stop>(kServerSession)->status.ok());
+}
+
 TEST_F(JobCoreTest, ACoordinatorIsNeededWhileAnybodyMayGoOnWithAnother) {
   StartJob();
   Receive(kServerSession, DrainRequest{});
