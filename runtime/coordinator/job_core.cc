@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/job_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -40,6 +41,15 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
     workers.back().joined_seconds = ToSeconds(roster.JoinedAgo(id, now));
   }
   return workers;
+}
+
+// The steps that the last checkpoint proves to be finished, as programs count them: workers'
+// reports are up to a heartbeat older. Where steps are not those of all workers, it proves none.
+Step SavedSteps(const JobStatus& status) {
+  const Consistency& mode = status.consistency;
+  const uint64_t saved = status.checkpoint.step.value();
+  if (!mode.is_sync()) return Step{};
+  return Step{saved - std::min(saved, mode.steps_skipped)};
 }
 
 TraceCollector::Workers WorkerProcesses(const MemberRegistry& members) {
@@ -417,6 +427,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.state_losses = members_.losses().losses();
   status.view = contributors.active().number;
   status.consistency = contributors.active().consistency;
+  status.step = std::max(status.step, SavedSteps(status));
   status.is_mode_changing = contributors.mode_switch().is_under_way();
   status.mode_problem = contributors.mode_switch().problem();
   status.stall = job_.stalls.Current(now);
