@@ -37,6 +37,7 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
     workers.push_back(entry);
     workers.back().is_member = view.Find(id) != nullptr;
     workers.back().step = statistics.WorkerStep(id);
+    workers.back().steps_made = statistics.StepsMade(id, entry.is_alive);
     workers.back().activity = statistics.Activity(id);
     workers.back().joined_seconds = ToSeconds(roster.JoinedAgo(id, now));
   }

@@ -85,6 +85,14 @@ void CoordinatorLink::TakeStatus(JobStatus answer) {
   status_.seconds += ToSeconds(trained_before_);
 }
 
+void CoordinatorLink::LeaveOut(std::vector<LeftOutWorker> workers) {
+  if (workers.empty()) return;
+  const ControlTarget target{.address = address(), .tls = CurrentIdentity(tls_)};
+  calls_.Post([target, size = JobSize{.left_out = std::move(workers)}] {
+    RequestResize(target, size, Deadline::After(kAnswerTimeout)).IgnoreError();
+  });
+}
+
 void CoordinatorLink::AwaitStatus(StatusWait wait) {
   FetchStatus([this, wait = std::move(wait)](bool /*has_answer*/) {
     if (wait.is_enough(status_) || loop_.Now() >= wait.give_up) return wait.then();

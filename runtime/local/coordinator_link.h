@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -72,6 +73,9 @@ class CoordinatorLink {
   // kUnavailable: no answer. kDeadlineExceeded: not within `limit`. Others: why it could not be
   // saved.
   void SaveCheckpoint(Duration limit, std::function<void(absl::StatusOr<Step>)> then);
+  // Lets the coordinator know of workers without which the job goes on. Whether it has heard of
+  // them is in a later status.
+  void LeaveOut(std::vector<LeftOutWorker> workers);
   // No callback of a call or wait in progress is called after this.
   void CancelCalls();
 

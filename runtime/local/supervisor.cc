@@ -252,9 +252,12 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   const bool is_listed = is_server && IsListed(status, member->endpoint());
   const bool is_answering = coordinator_.is_answering();
   // A server's end is judged once the coordinator has noticed it. A worker that ends because the
-  // job has failed is not the cause: servers are judged first.
-  const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
-                                : !IsDesired(*member) || lost_servers_.empty();
+  // job has failed is not the cause: servers are judged first. Whether it has made a step is in
+  // reports that may be on their way.
+  const bool is_late = loop_.Now() >= give_up;
+  const bool is_known = is_late || status.phase != JobPhase::kRunning || status.has_stepped();
+  const bool is_due = is_server ? !is_listed || is_late
+                                : !IsDesired(*member) || (lost_servers_.empty() && is_known);
   if (!is_answering || !is_due) {
     // Nor does the pause before a coordinator that does not answer is asked again.
     const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
@@ -286,9 +289,7 @@ void Supervisor::StartAgain(const MemberProcess& member, const ProcessEnd& end) 
 
 void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& end) {
   MemberProcess& member = *members_.Find(name);
-  Apply(member,
-        member.ExitOf(end, coordinator_.status(), training_began_at_),
-        member.told_end() ? member.told_end()->reason : "");
+  Apply(member, member.ExitOf(end, coordinator_.status(), training_began_at_), member.last_words());
 }
 
 void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail) {
@@ -335,6 +336,15 @@ void Supervisor::Forget(const MemberProcess& member) {
   restarts_.Forget(name);
   members_.Remove(name);
   if (is_worker) FinishIfDone();
+}
+
+// A worker that is no longer desired is forgotten: a later one with its index may join.
+void Supervisor::FollowLeftOut(const JobStatus& status) {
+  for (const std::string& name : restarts_.ForgetLeftOutFrom(status.desired_workers)) {
+    members_.Remove(name);
+    console_.Print(absl::StrCat("pushpull: ", name, " is no part of the job; another may join"));
+  }
+  coordinator_.LeaveOut(UnknownTo(status, restarts_.left_out()));
 }
 
 void Supervisor::FinishIfDone() {
@@ -388,6 +398,7 @@ void Supervisor::OnStatus(bool has_answer) {
   StartWorkersIfDue();
   if (has_started_workers_) StartMissing(JobRole::kWorker);
   members_.Follow(status);
+  FollowLeftOut(status);
   if (has_started_workers_) StartMissing(JobRole::kServer);
   console_.ShowStatus(loop_.Now(), status);
 }
@@ -510,6 +521,7 @@ void Supervisor::WriteReport() {
   RunOutcome outcome = OutcomeOf(coordinator_, *stopping_with_, loop_.Now() - began_at_);
   outcome.restarts = restarts_.count();
   outcome.failure = failure_;
+  outcome.left_out = restarts_.left_out();
   const absl::Status written =
       ReportOutcome(outcome, local_.workdir.path() + "/logs", local_.options.report_path);
   if (!written.ok() && *stopping_with_ == 0) stopping_with_ = kExitNotReachable;

@@ -94,6 +94,18 @@ class PackageTest(JobTest):
 
         self.assertEqual(report["steps"], 20)
 
+    def test_a_worker_that_cannot_join_is_left_out(self) -> None:
+        report = self.run_scenario("cannot_join", workers=1, settings=("spec.restart.initialDelaySeconds=0",), fails=True)
+
+        self.assertEqual(report["left_out"],
+                         [{"worker": 1, "why": "cannot join; the job goes on without it: begins at step 0 only"}])
+        self.assertEqual(report["phase"], "Succeeded")
+
+    def test_a_long_name_of_a_result_is_refused(self) -> None:
+        report = self.run_scenario("long_result_names")
+
+        self.assertEqual((report["restarts"], report["final"]["x" * 300]), (0, 1))
+
     def test_float16_tensors_have_float32_sums_and_values(self) -> None:
         self.run_scenario("halves")
 
@@ -190,7 +202,7 @@ class PackageTest(JobTest):
         self.assertIn("127.0.0.1:1", str(failed.exception))
 
     def test_missing_variable_is_named(self) -> None:
-        with self.assertRaisesRegex(pushpull.PushPullError, "PUSHPULL_JOB is not set"):
+        with self.assertRaisesRegex(pushpull.PushPullError, r"PUSHPULL_JOB is not set.*pushpull\.local.*pushpull\.spawn"):
             pushpull.init(environment={})
 
     def test_wheel_brings_the_program_and_no_torch(self) -> None:
