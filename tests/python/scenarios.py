@@ -73,7 +73,7 @@ def cannot_join() -> None:
             job._end_for_good("begins at step 0 only")
             raise ValueError("begins at step 0 only")
         for step in job.steps(1_000_000):
-            job.store.push_pull("w", w)
+            job.store.push_pull("w", np.ones(4, np.float32))
             if step == 3:
                 subprocess.run([PROGRAM, "scale", "--coordinator", os.environ["PUSHPULL_COORDINATOR"], "--workers", "2"], check=True)
             if step > 3 and any(worker["left_out"] for worker in job.status()["workers"]):
