@@ -19,14 +19,23 @@ constexpr Duration kSavePeriod = std::chrono::milliseconds(50);
 
 }  // namespace
 
-CoordinatorLink::CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop)
+CoordinatorLink::CoordinatorLink(const std::string& job,
+                                 const TlsFolder* tls,
+                                 TensorBoardLog* tensorboard,
+                                 EventLoop& loop)
     : job_(job),
       tls_(tls),
+      tensorboard_(tensorboard),
       loop_(loop),
       answered_at_(loop.Now()),
       self_(std::make_shared<CoordinatorLink*>(this)),
       calls_("pp-status") {
   status_.job = job_;
+}
+
+CoordinatorLink::~CoordinatorLink() {
+  CancelCalls();
+  if (tensorboard_ != nullptr) tensorboard_->Add(history_, true);
 }
 
 void CoordinatorLink::Reset() {
@@ -71,6 +80,7 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   if (!has_answer) return false;
   TakeStatus(*std::move(answer));
   history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(status_));
+  if (tensorboard_ != nullptr) tensorboard_->Add(history_, false);
   return true;
 }
 

@@ -83,11 +83,16 @@ std::string DescribeReady(const Endpoint& coordinator) {
       "coordinator ready at ", coordinator.control, ", status page ", coordinator.page);
 }
 
-RunOutcome OutcomeOf(const CoordinatorLink& coordinator, int exit_code, Duration duration) {
+RunOutcome OutcomeOf(const CoordinatorLink& coordinator,
+                     const Restarts& restarts,
+                     int exit_code,
+                     Duration duration) {
   return {.status = coordinator.status(),
           .has_succeeded = exit_code == 0,
           .was_stopped = exit_code > 128,
           .seconds = ToSeconds(duration),
+          .restarts = restarts.count(),
+          .left_out = restarts.left_out(),
           .history = coordinator.history()};
 }
 
@@ -111,6 +116,20 @@ absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
   return CoordinatorProcess(options, coordinator);
 }
 
+// The coordinator has to know of the workers that are left out. One that is no longer desired is
+// forgotten: a later one with its index may join.
+void FollowLeftOut(CoordinatorLink& coordinator,
+                   Restarts& restarts,
+                   MemberTable& members,
+                   Console& console) {
+  const JobStatus& status = coordinator.status();
+  for (const std::string& name : restarts.ForgetLeftOutFrom(status.desired_workers)) {
+    members.Remove(name);
+    console.Print(absl::StrCat("pushpull: ", name, " is no part of the job; another may join"));
+  }
+  coordinator.LeaveOut(UnknownTo(status, restarts.left_out()));
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
@@ -120,7 +139,7 @@ Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
       on_end_(std::move(on_end)),
       began_at_(loop_.Now()),
       console_(job.options.shows_progress),
-      coordinator_(job.job.metadata.name, job.options.tls, loop_),
+      coordinator_(job.job.metadata.name, job.options.tls, job.options.tensorboard, loop_),
       members_(local_,
                {.on_output =
                     [this](const MemberProcess& member, const std::string& line) {
@@ -338,15 +357,6 @@ void Supervisor::Forget(const MemberProcess& member) {
   if (is_worker) FinishIfDone();
 }
 
-// A worker that is no longer desired is forgotten: a later one with its index may join.
-void Supervisor::FollowLeftOut(const JobStatus& status) {
-  for (const std::string& name : restarts_.ForgetLeftOutFrom(status.desired_workers)) {
-    members_.Remove(name);
-    console_.Print(absl::StrCat("pushpull: ", name, " is no part of the job; another may join"));
-  }
-  coordinator_.LeaveOut(UnknownTo(status, restarts_.left_out()));
-}
-
 void Supervisor::FinishIfDone() {
   if (members_.AreWorkersDone()) Finish();
 }
@@ -398,7 +408,7 @@ void Supervisor::OnStatus(bool has_answer) {
   StartWorkersIfDue();
   if (has_started_workers_) StartMissing(JobRole::kWorker);
   members_.Follow(status);
-  FollowLeftOut(status);
+  FollowLeftOut(coordinator_, restarts_, members_, console_);
   if (has_started_workers_) StartMissing(JobRole::kServer);
   console_.ShowStatus(loop_.Now(), status);
 }
@@ -518,10 +528,8 @@ void Supervisor::StartJobAgain(Duration delay) {
 }
 
 void Supervisor::WriteReport() {
-  RunOutcome outcome = OutcomeOf(coordinator_, *stopping_with_, loop_.Now() - began_at_);
-  outcome.restarts = restarts_.count();
+  RunOutcome outcome = OutcomeOf(coordinator_, restarts_, *stopping_with_, loop_.Now() - began_at_);
   outcome.failure = failure_;
-  outcome.left_out = restarts_.left_out();
   const absl::Status written =
       ReportOutcome(outcome, local_.workdir.path() + "/logs", local_.options.report_path);
   if (!written.ok() && *stopping_with_ == 0) stopping_with_ = kExitNotReachable;

@@ -65,8 +65,6 @@ class Supervisor {
   void Restart(const std::string& name);
   bool IsDesired(const MemberProcess& member) const;
   void Forget(const MemberProcess& member);
-  // The coordinator has to know of the workers that are left out.
-  void FollowLeftOut(const JobStatus& status);
   void FinishIfDone();
   // One worker's success was enough: the other workers finish their step and leave.
   void EndWorkers();
