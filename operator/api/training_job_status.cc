@@ -69,6 +69,9 @@ void Visit(auto& visitor, MemberRestart& member) {
   visitor.Field("counted", member.counted);
   visitor.Field("inARow", member.in_a_row);
   visitor.Field("nextAt", member.next_at);
+  visitor.Field("lastEnd", member.last_end);
+  visitor.Field("alike", member.alike);
+  visitor.Field("leftOut", member.left_out);
 }
 
 void Visit(auto& visitor, RestartsStatus& restarts) {

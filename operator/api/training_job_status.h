@@ -92,6 +92,10 @@ struct MemberRestart {
   int64_t counted = 0;   // towards backoffLimit
   int64_t in_a_row = 0;  // 0: healthy
   std::optional<WallTime> next_at = {};
+  // As of pushpull::RestartHistory.
+  std::string last_end = {};
+  int64_t alike = 0;
+  std::string left_out = {};  // why the job goes on without this worker; empty: it does not
   friend bool operator==(const MemberRestart&, const MemberRestart&) = default;
 };
 

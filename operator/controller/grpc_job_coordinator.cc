@@ -67,6 +67,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .saves_succeeded = status.checkpoint.succeeded,
       .checkpoint_problem = status.checkpoint.problem,
       .step = static_cast<int64_t>(status.step.value()),
+      .has_stepped = status.has_stepped(),
       .samples_per_second =
           status.seconds > 0 ? static_cast<double>(status.samples) / status.seconds : 0,
       .sync_seconds_p50 = status.sync_seconds.At(0.5),
@@ -89,7 +90,9 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
         .is_alive = worker.is_alive,
         .has_left = worker.has_left,
         .was_released = worker.was_released,
-        .joined_ago = std::chrono::seconds(static_cast<int64_t>(worker.joined_seconds))};
+        .joined_ago = std::chrono::seconds(static_cast<int64_t>(worker.joined_seconds)),
+        .has_stepped = worker.steps_made > 0,
+        .is_left_out = !worker.left_out.empty()};
     if (worker.is_alive) report.worker_racks[static_cast<int>(worker.worker.value())] = worker.rack;
   }
   for (const pushpull::StateLoss& loss : status.state_losses) {
@@ -119,6 +122,10 @@ absl::Status GrpcJobCoordinator::Resize(const CoordinatorEndpoint& endpoint,
     asked.racks.push_back({.is_server = known.member.role == pushpull::JobRole::kServer,
                            .index = static_cast<uint32_t>(known.member.index),
                            .rack = known.rack});
+  }
+  for (const LeftOutWorker& worker : size.left_out) {
+    asked.left_out.push_back(
+        {.worker = pushpull::WorkerId{static_cast<uint32_t>(worker.index)}, .why = worker.why});
   }
   return pushpull::RequestResize(target, asked, deadline);
 }

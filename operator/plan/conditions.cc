@@ -36,7 +36,9 @@ constexpr std::pair<const char*, bool> kSummaries[] = {{"Failed", true},
                                                        {"Scaling", true}};
 
 int64_t CountWorkersDone(const Draft& draft) {
-  return std::ranges::count(draft.finished_members(), JobRole::kWorker, &MemberId::role);
+  return std::ranges::count_if(draft.finished_members(), [](const auto& member) {
+    return member.first.role == JobRole::kWorker && member.second.empty();
+  });
 }
 
 void DescribeRing(Draft& draft) {
@@ -314,6 +316,14 @@ std::string SyncProblem(const Draft& draft) {
   return report->sync_problem;
 }
 
+std::optional<StartProblem> LeftOutTrouble(const Draft& draft) {
+  for (const auto& [worker, why] : draft.finished_members()) {
+    if (!why.empty())
+      return StartProblem{"WorkerLeftOut", absl::StrCat(draft.NameOf(worker), " ", why)};
+  }
+  return std::nullopt;
+}
+
 // What keeps the job from running as it should; nothing: all is well.
 std::optional<StartProblem> TroubleOf(Draft& draft) {
   for (const auto& [member, pod] : draft.pods()) {
@@ -332,6 +342,7 @@ std::optional<StartProblem> TroubleOf(Draft& draft) {
   }
   if (const std::string problem = SyncProblem(draft); !problem.empty())
     return StartProblem{"SyncNotChanged", "spec.sync is not in force: " + problem};
+  if (std::optional<StartProblem> left_out = LeftOutTrouble(draft)) return left_out;
   return SidecarTrouble(draft);
 }
 

@@ -87,8 +87,11 @@ class Draft {
   JobPlan Take() { return std::move(plan_); }
 
   // Workers that are done, and members that the restart rules ignore.
-  const std::set<MemberId>& finished_members() const { return finished_members_; }
-  void AddFinishedMember(const MemberId& member) { finished_members_.insert(member); }
+  // By member: why the job goes on without it; empty: it is done.
+  const std::map<MemberId, std::string>& finished_members() const { return finished_members_; }
+  void AddFinishedMember(const MemberId& member, const std::string& why_left_out = "") {
+    finished_members_[member] = why_left_out;
+  }
 
  private:
   bool IsTold(Telling telling) const;
@@ -100,7 +103,7 @@ class Draft {
   std::map<MemberId, MemberPod> pods_;
   std::set<MemberId> taken_;
   std::set<std::string> deleted_;  // uids
-  std::set<MemberId> finished_members_;
+  std::map<MemberId, std::string> finished_members_;
   bool holds_suspension_ = false;
 };
 

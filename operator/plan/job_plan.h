@@ -48,12 +48,20 @@ struct MemberRack {
   friend bool operator==(const MemberRack&, const MemberRack&) = default;
 };
 
+// A worker without which the job goes on.
+struct LeftOutWorker {
+  int index = 0;
+  std::string why;
+  friend bool operator==(const LeftOutWorker&, const LeftOutWorker&) = default;
+};
+
 // Asks the coordinator for this size of the job and of its steps.
 struct RequestSize {
   std::optional<int> servers = {};
   std::optional<int> workers = {};
   std::optional<int> global_batch = {};
   std::vector<MemberRack> racks = {};  // that the coordinator does not know, or knows differently
+  std::vector<LeftOutWorker> left_out = {};  // that the coordinator still waits for
   friend bool operator==(const RequestSize&, const RequestSize&) = default;
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
+#include "runtime/base/error_line.h"
 #include "runtime/base/printable.h"
 #include "runtime/base/termination_message.h"
 #include "runtime/job/enum_names.h"
@@ -95,20 +96,21 @@ std::chrono::seconds RanFor(const ContainerEnd& end) {
   return std::max(*end.finished - *end.started, std::chrono::seconds(0));
 }
 
-// The last line of a container's termination message or log, which usually says why it ended.
+// The line of a container's termination message or log that says why it ended.
 std::string LastLine(absl::string_view text) {
-  constexpr size_t kLineMax = 300;
+  if (std::string error = pushpull::ErrorLineOf(text); !error.empty()) return error;
   text = absl::StripTrailingAsciiWhitespace(text);
   const size_t end_of_line = text.rfind('\n');
   if (end_of_line != absl::string_view::npos) text.remove_prefix(end_of_line + 1);
-  return pushpull::Printable(text, kLineMax);
+  return pushpull::Printable(text, pushpull::ErrorLine::kBytesMax);
 }
 
 MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
   MemberEnd ended{.exit = {.role = member.role,
                            .index = member.index,
                            .exit_code = end.exit_code,
-                           .ran_for = RanFor(end)},
+                           .ran_for = RanFor(end),
+                           .line = pushpull::ErrorLineOf(end.message)},
                   .reason = end.exit_code == 0 ? "Completed" : "Error",
                   .code = end.exit_code,
                   .detail = end.exit_code == 0 ? "" : LastLine(end.message)};
@@ -120,6 +122,7 @@ MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
     ended.exit.is_final = !told->restarts_job;
     ended.exit.restarts_job = told->restarts_job;
     ended.detail = LastLine(told->reason);
+    ended.exit.line = ended.detail;
   }
   if (end.reason != "OOMKilled") return ended;
   ended.exit.reason = ExitReason::kOomKilled;

@@ -123,6 +123,20 @@ void PlanRacks(Draft& draft) {
   draft.RequeueSoon();
 }
 
+// The coordinator receives it until its report shows that it counts the worker as done.
+void PlanLeftOut(Draft& draft) {
+  const auto& workers = draft.report()->workers;
+  RequestSize ask;
+  for (const auto& [member, why] : draft.finished_members()) {
+    const auto known = workers.find(member.index);
+    const bool is_known = known != workers.end() && known->second.is_left_out;
+    if (!why.empty() && !is_known) ask.left_out.push_back({.index = member.index, .why = why});
+  }
+  if (ask.left_out.empty()) return;
+  draft.Do(ask);
+  draft.RequeueSoon();
+}
+
 bool HasDrainTimedOut(const Draft& draft, const TrainingJobStatus& status) {
   return status.phase == Phase::kScaling && status.phase_time &&
          draft.now() >= *status.phase_time + draft.spec().scaling.drain_timeout;
@@ -285,6 +299,7 @@ void PlanMembers(Draft& draft) {
   PlanBatch(draft);
   PlanSync(draft);
   PlanRacks(draft);
+  PlanLeftOut(draft);
   CreateMissing(draft, JobRole::kServer, draft.DesiredNow(JobRole::kServer));
   RemoveServers(draft);
   if (MayHaveWorkers(draft, draft.status())) {

@@ -32,6 +32,8 @@ struct WorkerReport {
   bool was_released = false;  // normally, after a resize released it
   // Since its latest process registered.
   std::chrono::seconds joined_ago{0};
+  bool has_stepped = false;  // its latest process has made a step
+  bool is_left_out = false;  // the coordinator knows that the job goes on without it
 };
 
 // How pushes count: the part of spec.sync that a running job can change. Values that the mode does
@@ -77,6 +79,7 @@ struct CoordinatorReport {
   std::string stall;  // the step, the workers, what they are doing and since when; one line
   std::string stall_headline;  // its beginning, which stays the same while the stall lasts
   int64_t step = 0;            // finished by every member
+  bool has_stepped = false;    // since the job began or was resumed
   // Over the whole run.
   double samples_per_second = 0;
   double sync_seconds_p50 = 0;

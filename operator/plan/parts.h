@@ -64,6 +64,9 @@ void PlanFinished(Draft& draft);
 // restarts.next_at when all members restart, or fails the job.
 void PlanRestarts(Draft& draft);
 
+// How workers have ended says nothing about those that begin now, all together.
+void ForgetEnds(TrainingJobStatus& status);
+
 // The worker whose end makes the job succeed by spec.restart.successPolicy, whatever the others do;
 // nothing: the job waits for all.
 std::optional<MemberId> DecisiveWorker(const Draft& draft);

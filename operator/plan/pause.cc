@@ -123,6 +123,7 @@ void CountSuspension(Draft& draft) {
   if (status.start_time)
     status.suspended_seconds += std::max<int64_t>((draft.now() - *status.suspend_time).count(), 0);
   status.suspend_time.reset();
+  ForgetEnds(status);
   draft.Set("Suspended", false, "Resumed", "spec.suspend is false");
   // Resumed while it was being stopped: the remaining members would wait for the deleted ones.
   if (IsStopping(draft)) status.restarts.next_at = draft.now();

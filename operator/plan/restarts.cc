@@ -34,6 +34,11 @@ bool WasCounted(Draft& draft, const MemberPod& pod) {
   return record != nullptr && record->uid == pod.seen->meta.uid;
 }
 
+// Why the job goes on without the worker of this pod, as decided earlier; empty: it does not.
+std::string WhyLeftOut(Draft& draft, const MemberPod& pod) {
+  return WasCounted(draft, pod) ? RecordOf(draft.status(), pod.seen->meta.key.name)->left_out : "";
+}
+
 // Whether it exited normally because it was released, but is desired again: it restarts, uncounted.
 bool WasReleased(const Draft& draft, const MemberId& member, const MemberEnd& end) {
   const CoordinatorReport* report = draft.report();
@@ -46,7 +51,9 @@ bool WasReleased(const Draft& draft, const MemberId& member, const MemberEnd& en
 pushpull::RestartHistory HistoryOf(const RestartsStatus& restarts, const MemberRestart* member) {
   return {.counted = member == nullptr ? 0 : static_cast<int>(member->counted),
           .job_counted = static_cast<int>(restarts.job_counted),
-          .in_a_row = member == nullptr ? 0 : static_cast<int>(member->in_a_row)};
+          .in_a_row = member == nullptr ? 0 : static_cast<int>(member->in_a_row),
+          .last_end = member == nullptr ? "" : member->last_end,
+          .alike = member == nullptr ? 0 : static_cast<int>(member->alike)};
 }
 
 void RememberLast(Draft& draft, const MemberPod& pod, const std::string& text) {
@@ -74,7 +81,9 @@ void Count(Draft& draft,
         .uid = pod.seen->meta.uid,
         .counted = decision.history.counted,
         .in_a_row = decision.history.in_a_row,
-        .next_at = draft.now() + decision.delay},
+        .next_at = draft.now() + decision.delay,
+        .last_end = decision.history.last_end,
+        .alike = decision.history.alike},
        restarts.members);
   draft.AddEvent(end.is_disruption() ? Event::Kind::kNormal : Event::Kind::kWarning,
                  end.reason,
@@ -91,13 +100,44 @@ bool IsTrainingWithout(const Draft& draft, const MemberId& member) {
   });
 }
 
-// Whether it was never ready, and the job trains without it: it is new, or replaces another.
+// Whether it was never ready or, if it is a worker, has made no step, and the job trains without
+// it: it is new, or replaces another.
 bool IsPendingMember(const Draft& draft, const MemberId& member, const MemberPod& pod) {
   if (member.role == JobRole::kCoordinator || !IsTrainingWithout(draft, member)) return false;
   const auto& workers = draft.report()->workers;
   const auto worker = workers.find(member.index);
-  return !WasReady(
-      *pod.seen, member, worker == workers.end() ? nullptr : &worker->second, draft.now());
+  const WorkerReport* known = worker == workers.end() ? nullptr : &worker->second;
+  if (!WasReady(*pod.seen, member, known, draft.now())) return true;
+  return member.role == JobRole::kWorker && draft.report()->has_stepped && !known->has_stepped;
+}
+
+std::vector<std::string> EndsOfOtherWorkers(const TrainingJobStatus& status,
+                                            const std::string& pod) {
+  std::vector<std::string> ends;
+  for (const MemberRestart& record : status.restarts.members) {
+    if (record.pod != pod) ends.push_back(record.last_end);  // empty for other roles
+  }
+  return ends;
+}
+
+// Recorded, because later the same end could mean something else: when the others are done, nobody
+// trains without this worker. `what`: how it ended.
+void LeaveOut(Draft& draft,
+              const MemberId& worker,
+              const MemberPod& pod,
+              const ExitDecision& decision,
+              const std::string& what) {
+  const std::string& name = pod.seen->meta.key.name;
+  draft.AddFinishedMember(worker, what);
+  draft.AddEvent(Event::Kind::kWarning, pod.end->reason, "LeaveOut", absl::StrCat(name, " ", what));
+  Keep({.pod = name,
+        .uid = pod.seen->meta.uid,
+        .counted = decision.history.counted,
+        .in_a_row = decision.history.in_a_row,
+        .last_end = decision.history.last_end,
+        .alike = decision.history.alike,
+        .left_out = what},
+       draft.status().restarts.members);
 }
 
 // What a user forgot, if that is why there is no such program.
@@ -112,27 +152,28 @@ void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) 
   const std::string& name = pod.seen->meta.key.name;
   pushpull::MemberExit exit = end.exit;
   exit.is_pending = IsPendingMember(draft, member, pod);
+  exit.precedes_training = draft.report() != nullptr && !draft.report()->has_stepped;
   const ExitDecision decision =
       pushpull::DecideAfterExit(draft.spec().restart,
                                 exit,
-                                HistoryOf(draft.status().restarts, RecordOf(draft.status(), name)));
-  const std::string text = absl::StrCat(name,
-                                        " ",
-                                        decision.text,
-                                        end.detail.empty() ? "" : ": ",
-                                        end.detail,
-                                        HintOf(draft, member, end));
+                                HistoryOf(draft.status().restarts, RecordOf(draft.status(), name)),
+                                EndsOfOtherWorkers(draft.status(), name));
+  const std::string what = absl::StrCat(
+      decision.text, end.detail.empty() ? "" : ": ", end.detail, HintOf(draft, member, end));
+  const std::string text = absl::StrCat(name, " ", what);
   switch (decision.action) {
     case ExitAction::kSucceedJob:
     case ExitAction::kDone:
+      return draft.AddFinishedMember(member);
     case ExitAction::kIgnore:
-      draft.AddFinishedMember(member);
-      return;
+      if (member.role == JobRole::kWorker) return LeaveOut(draft, member, pod, decision, what);
+      return draft.AddFinishedMember(member);
     case ExitAction::kRestartPod:
       Count(draft, pod, decision, text);
       return draft.Delete(pod);
     case ExitAction::kRestartJob:
       Count(draft, pod, decision, text);
+      ForgetEnds(draft.status());
       draft.status().restarts.next_at = draft.now() + decision.delay;
       return draft.SetPhase(Phase::kStarting);
     case ExitAction::kFailJob:
@@ -147,13 +188,15 @@ bool HasTrained(const Draft& draft) {
 
 void HandleEnd(Draft& draft, const MemberId& member, const MemberPod& pod) {
   const bool is_ours_alone = member.role == JobRole::kCoordinator || pod.end->is_disruption();
-  if (WasCounted(draft, pod)) return draft.Delete(pod);
+  const std::string left_out = WhyLeftOut(draft, pod);
+  if (left_out.empty() && WasCounted(draft, pod)) return draft.Delete(pod);
   if (draft.report() == nullptr && !is_ours_alone) return draft.RequeueSoon();
   // The servers have nothing left to do, and exit.
   if (HasTrained(draft) && member.role != JobRole::kWorker) return;
   // A member that is no longer desired is removed by members.cc.
   if (draft.report() != nullptr && member.index >= draft.DesiredNow(member.role)) return;
   if (WasReleased(draft, member, *pod.end)) return draft.Delete(pod);
+  if (!left_out.empty()) return draft.AddFinishedMember(member, left_out);
   DecideAndApply(draft, member, pod);
 }
 
@@ -180,6 +223,8 @@ std::optional<WallTime> HealthyAt(const Draft& draft,
 // A member that has been healthy for long enough gets the initial delay again; its number of
 // restarts stays.
 void Update(Draft& draft, const MemberId& member, MemberRestart& record) {
+  const MemberPod* pod = draft.Find(member);
+  if (pod == nullptr || pod->seen->meta.uid != record.uid) record.left_out.clear();
   if (record.in_a_row == 0) return;
   const std::optional<WallTime> healthy = HealthyAt(draft, member, record);
   if (!healthy) return;
@@ -189,6 +234,7 @@ void Update(Draft& draft, const MemberId& member, MemberRestart& record) {
 }
 
 bool IsForgotten(const Draft& draft, const MemberId& member, const MemberRestart& record) {
+  if (!record.left_out.empty()) return false;
   if (record.counted == 0 && record.in_a_row == 0) return true;
   const bool is_desired = draft.report() == nullptr || member.index < draft.DesiredNow(member.role);
   return draft.Find(member) == nullptr && !is_desired;
@@ -219,12 +265,19 @@ std::optional<MemberId> DecisiveWorker(const Draft& draft) {
         pushpull::DecideAfterExit(restart, pod.end->exit, {}).action == ExitAction::kSucceedJob)
       return member;
   }
-  for (const MemberId& departed : draft.finished_members()) {
+  for (const auto& [departed, why_left_out] : draft.finished_members()) {
     if (draft.Find(departed) == nullptr && departed.index < desired &&
         pushpull::SucceedsWith(restart.success_policy, departed.index))
       return departed;
   }
   return std::nullopt;
+}
+
+void ForgetEnds(TrainingJobStatus& status) {
+  for (MemberRestart& record : status.restarts.members) {
+    record.last_end.clear();
+    record.alike = 0;
+  }
 }
 
 void PlanRestarts(Draft& draft) {

@@ -235,7 +235,8 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   AwaitWaiters(process, *coordinator);
   exposer.reset();
   const absl::Status told = process.Call([&] {
-    coordinator->Stop();
+    coordinator->Stop(process.is_urgent() ? JobCore::Successor::kNone
+                                          : JobCore::Successor::kMayCome);
     return absl::OkStatus();
   });
   service->Shutdown(Deadline::After(std::chrono::seconds(2)));

@@ -55,6 +55,7 @@ void RoleProcess::OnSignal(StopSignal signal) {
       leaves_until_ = Deadline::After(grace_);
     } else {
       signal_ = signal.number;
+      is_urgent_ = signal.is_urgent;
     }
     changed_.NotifyAll();
   }
@@ -91,6 +92,11 @@ void RoleProcess::End(const absl::Status& status) {
   MutexLock lock(mu_);
   if (!ended_) ended_ = status;
   changed_.NotifyAll();
+}
+
+bool RoleProcess::is_urgent() const {
+  MutexLock lock(mu_);
+  return is_urgent_;
 }
 
 int RoleProcess::WaitForEnd() {

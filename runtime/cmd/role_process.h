@@ -54,14 +54,17 @@ class RoleProcess {
   // end of a job has no deadline of its own: the coordinator's silence, a signal or the job's end
   // terminates it.
   int WaitForEnd() ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the launcher takes the job down, after WaitForEnd.
+  bool is_urgent() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void OnSignal(StopSignal signal) ABSL_LOCKS_EXCLUDED(mu_);
   // Ended, or the grace period is over.
   bool is_over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  Mutex mu_;
+  mutable Mutex mu_;
   CondVar changed_;
+  bool is_urgent_ ABSL_GUARDED_BY(mu_) = false;  // the signal that ended it
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mu_);
   int signal_ ABSL_GUARDED_BY(mu_) = 0;
   std::function<void()> leave_ ABSL_GUARDED_BY(mu_);  // empty once called

@@ -29,6 +29,7 @@ struct RunFlags {
   std::string report;
   std::string progress = "auto";
   std::string topology;
+  std::string tensorboard;
 };
 
 int Run(const RunFlags& flags) {
@@ -59,7 +60,8 @@ int Run(const RunFlags& flags) {
                     .shows_progress = flags.progress == "auto",
                     .program = self,
                     .environment = Environment(),
-                    .topology = std::move(topology)},
+                    .topology = std::move(topology),
+                    .tensorboard_folder = flags.tensorboard},
                    job);
 }
 
@@ -76,6 +78,10 @@ void AddRunCommand(CLI::App& app, int& exit_code) {
   command->add_option(
       "--workdir", flags->workdir, "Folder for logs and state; default .pushpull/<job>");
   command->add_option("--report", flags->report, "Writes a JSON report at the end");
+  command->add_option("--tensorboard",
+                      flags->tensorboard,
+                      "Folder for event files of TensorBoard: loss, steps and samples per second, "
+                      "time of a synchronization");
   command
       ->add_option(
           "--progress", flags->progress, "auto: a bar on a terminal, plain lines otherwise; none")

@@ -43,7 +43,7 @@ bool IsTakingPart(const WorkerStatus& worker) {
   return worker.is_alive && worker.is_member;
 }
 
-// Every desired worker contributes or has finished, and there are no others.
+// Every desired worker contributes, has finished or is left out, and there are no others.
 bool HasWorkers(const JobStatus& status) {
   const auto is_due = [&](const WorkerStatus& worker) {
     return worker.worker.value() < status.desired_workers;
@@ -51,7 +51,8 @@ bool HasWorkers(const JobStatus& status) {
   const bool has_surplus = absl::c_any_of(
       status.workers, [&](const auto& worker) { return !is_due(worker) && worker.is_alive; });
   const auto there = absl::c_count_if(status.workers, [&](const auto& worker) {
-    return is_due(worker) && (worker.has_left || IsTakingPart(worker));
+    const bool is_over = worker.has_left || !worker.left_out.empty();
+    return is_due(worker) && (is_over || IsTakingPart(worker));
   });
   return !has_surplus && static_cast<uint32_t>(there) == status.desired_workers;
 }

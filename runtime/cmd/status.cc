@@ -43,7 +43,7 @@ void PrintJson(const JobStatus& status) {
 }
 
 void PrintTable(const JobStatus& status) {
-  std::printf("%s: %s, step %lu, epoch %s, view %lu, sync p50 %.2f ms, p99 %.2f ms\n",
+  std::printf("%s: %s, step %lu, edition %s, view %lu, sync p50 %.2f ms, p99 %.2f ms\n",
               status.job.c_str(),
               std::string(NameOf(status.phase)).c_str(),
               status.step.value(),
@@ -66,6 +66,10 @@ void PrintTable(const JobStatus& status) {
     std::printf("slow: %s\n", ToString(culprit).c_str());
   for (const StateLoss& loss : status.state_losses)
     std::printf("lost: %s\n", ToString(loss).c_str());
+  for (const WorkerStatus& worker : status.workers) {
+    if (!worker.left_out.empty())
+      std::printf("%s %s\n", ToString(worker.worker).c_str(), worker.left_out.c_str());
+  }
   if (status.uneven_steps > 0) std::printf("uneven steps: %lu\n", status.uneven_steps);
   if (status.shards_moving > 0 || status.servers.size() != status.desired_servers) {
     std::printf("servers: %zu, %u wanted; %lu shards to move\n",
@@ -96,14 +100,9 @@ void PrintTable(const JobStatus& status) {
   }
   std::printf("%-10s %-22s %10s %10s\n", "worker", "state", "pid", "step");
   for (const WorkerStatus& worker : status.workers) {
-    const char* state = worker.has_left       ? "done"
-                        : worker.is_member    ? "member"
-                        : worker.is_alive     ? "joining"
-                        : worker.was_released ? "released"
-                                              : "gone";
     std::printf("%-10s %-22s %10lu %10lu\n",
                 ToString(worker.worker).c_str(),
-                state,
+                std::string(StateOf(worker)).c_str(),
                 worker.pid,
                 worker.step.value());
   }

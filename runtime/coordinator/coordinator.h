@@ -68,8 +68,8 @@ class Coordinator final : public SessionEvents {
   void Leave(std::function<void()> done);
   // The job is over, but some commands that wait for it do not know yet.
   bool IsWaitedFor();
-  // To be called before destruction: tells members to end unless another coordinator will follow.
-  void Stop() { CarryOut(core_.OnStop()); }
+  // To be called before destruction: tells members to end unless another coordinator may follow.
+  void Stop(JobCore::Successor successor) { CarryOut(core_.OnStop(successor)); }
 
  private:
   void Tick();

@@ -99,7 +99,8 @@ struct CoordinatorMetrics::Families {
   prometheus::Gauge& workers = members.Add({{"role", "worker"}});
   prometheus::Gauge& contributors =
       Gauge(all, "pushpull_contributors", "Workers that contribute to the current step");
-  prometheus::Gauge& epoch = Gauge(all, "pushpull_epoch", "Counter of the highest epoch in force");
+  prometheus::Gauge& epoch =
+      Gauge(all, "pushpull_epoch", "Counter of the highest edition of a shard's entry in force");
   prometheus::Gauge& shards_moving =
       Gauge(all, "pushpull_shards_moving", "Shards on their way between servers");
   prometheus::Gauge& stalled =

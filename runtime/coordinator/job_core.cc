@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/job_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -36,10 +37,20 @@ std::vector<WorkerStatus> WorkersOf(const WorkerRoster& roster,
     workers.push_back(entry);
     workers.back().is_member = view.Find(id) != nullptr;
     workers.back().step = statistics.WorkerStep(id);
+    workers.back().steps_made = statistics.StepsMade(id, entry.is_alive);
     workers.back().activity = statistics.Activity(id);
     workers.back().joined_seconds = ToSeconds(roster.JoinedAgo(id, now));
   }
   return workers;
+}
+
+// The steps that the last checkpoint proves to be finished, as programs count them: workers'
+// reports are up to a heartbeat older. Where steps are not those of all workers, it proves none.
+Step SavedSteps(const JobStatus& status) {
+  const Consistency& mode = status.consistency;
+  const uint64_t saved = status.checkpoint.step.value();
+  if (!mode.is_sync()) return Step{};
+  return Step{saved - std::min(saved, mode.steps_skipped)};
 }
 
 TraceCollector::Workers WorkerProcesses(const MemberRegistry& members) {
@@ -174,9 +185,10 @@ void JobCore::DropSilent() {
     members_.Drop(session, absl::StrCat("silent for ", ToSeconds(limit), " s"));
 }
 
-std::vector<Command> JobCore::OnStop() {
+std::vector<Command> JobCore::OnStop(Successor successor) {
   const bool has_stepped_down = std::exchange(is_stopped_, true);
-  if (!has_stepped_down && IsNeededNoMore()) StopAll(absl::OkStatus());
+  if (!has_stepped_down && (successor == Successor::kNone || IsNeededNoMore()))
+    StopAll(absl::OkStatus());
   return job_.outbox.Take();
 }
 
@@ -416,6 +428,7 @@ JobStatus JobCore::Status(SteadyTime now) const {
   status.state_losses = members_.losses().losses();
   status.view = contributors.active().number;
   status.consistency = contributors.active().consistency;
+  status.step = std::max(status.step, SavedSteps(status));
   status.is_mode_changing = contributors.mode_switch().is_under_way();
   status.mode_problem = contributors.mode_switch().problem();
   status.stall = job_.stalls.Current(now);

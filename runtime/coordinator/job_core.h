@@ -54,10 +54,14 @@ class JobCore {
   std::vector<Command> OnClosed(SteadyTime now, SessionId session, const absl::Status& why);
   // Finds members that have been silent for too long; to be called a few times per peer_timeout.
   std::vector<Command> OnTick(SteadyTime now);
-  // The coordinator ends. Tells members to end as well if no other coordinator will follow;
-  // otherwise they wait for the next one, because a pod was deleted or its node drained and the job
-  // continues.
-  std::vector<Command> OnStop();
+  // Who comes after a coordinator that ends.
+  enum class Successor {
+    kNone,    // whoever runs the job takes it down
+    kMayCome  // unknown: a pod was deleted or its node drained, or the job is over
+  };
+  // The coordinator ends. Tells members to end as well if no other coordinator will follow, or if
+  // nobody needs one; otherwise they wait for the next one.
+  std::vector<Command> OnStop(Successor successor = Successor::kMayCome);
   // The job is over, or every member that could continue with another coordinator has left or is
   // about to: the whole job is being taken down.
   bool IsNeededNoMore() const;

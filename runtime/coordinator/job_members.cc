@@ -97,6 +97,23 @@ bool SetRacks(const std::vector<MemberRack>& racks,
   return have_workers_changed;
 }
 
+// What the launcher or the operator knows of members. Whether a worker turned out to be in another
+// rack.
+bool UpdateMembers(const JobSize& size,
+                   const Resizer& resizer,
+                   JobState& job,
+                   ShardDirectory& shards,
+                   WorkerRoster& roster) {
+  const uint32_t workers = size.workers.value_or(resizer.desired().workers);
+  roster.OnResized(workers);
+  for (const LeftOutWorker& left_out : size.left_out) {
+    if (left_out.worker.value() >= workers) continue;
+    roster.LeaveOut(left_out);
+    job.outbox.Warn(absl::StrCat(ToString(left_out.worker), " ", left_out.why));
+  }
+  return SetRacks(size.racks, job.members, shards, roster);
+}
+
 }  // namespace
 
 // ---- members that join ----
@@ -320,7 +337,7 @@ void JobMembers::UpdateServers() {
 
 absl::Status JobMembers::Resize(const JobSize& size) {
   PUSHPULL_RETURN_IF_ERROR(CheckResizable(job_.lifecycle, shards_, resizer_, size));
-  if (SetRacks(size.racks, job_.members, shards_, roster_)) contributors_.OnRacks();
+  if (UpdateMembers(size, resizer_, job_, shards_, roster_)) contributors_.OnRacks();
   const DesiredSize before = resizer_.desired();
   PUSHPULL_RETURN_IF_ERROR(SetBatch(size, contributors_, resizer_, job_.outbox));
   if (size.servers && *size.servers != before.servers) {

@@ -50,6 +50,7 @@ void JobStatistics::UpdateNoise() {
 }
 
 void JobStatistics::RetireWorker(WorkerId worker) {
+  last_steps_made_[worker] = StepsMade(worker, true);
   const auto it = workers_.find(worker);
   if (it == workers_.end()) return;
   Accumulate(it->second, retired_);
@@ -67,6 +68,15 @@ void JobStatistics::RetireServer(ServerId server) {
 Step JobStatistics::WorkerStep(WorkerId worker) const {
   const auto it = workers_.find(worker);
   return it == workers_.end() ? Step{0} : it->second.step;
+}
+
+uint64_t JobStatistics::StepsMade(WorkerId worker, bool is_present) const {
+  if (is_present) {
+    const auto it = workers_.find(worker);
+    return it == workers_.end() ? 0 : it->second.steps_made;
+  }
+  const auto it = last_steps_made_.find(worker);
+  return it == last_steps_made_.end() ? 0 : it->second;
 }
 
 WorkerActivity JobStatistics::Activity(WorkerId worker) const {
@@ -105,6 +115,7 @@ void JobStatistics::AddTo(JobStatus& status) const {
     total.step = std::max(total.step, stats.step);
   }
   status.step = total.step;
+  status.steps_made = total.steps_made;
   status.samples = total.samples;
   status.batch = batch_;
   status.noise_scale = noise_scale_;
@@ -157,6 +168,7 @@ void JobStatistics::AddUneven(Step step) {
 }
 
 void JobStatistics::Accumulate(const WorkerStats& from, WorkerStats& into) {
+  into.steps_made += from.steps_made;
   into.samples += from.samples;
   into.bytes_pushed += from.bytes_pushed;
   into.bytes_pulled += from.bytes_pulled;

@@ -61,6 +61,8 @@ class JobStatistics {
   void RetireServer(ServerId server);
 
   Step WorkerStep(WorkerId worker) const;
+  // By the worker's process that is there or, if none is, by the last one.
+  uint64_t StepsMade(WorkerId worker, bool is_present) const;
   WorkerActivity Activity(WorkerId worker) const;
   // The highest version that some server has reached; a joiner's first step is above it.
   Step HighestVersion() const;
@@ -70,8 +72,8 @@ class JobStatistics {
   // Totals since the job's start.
   ResizeLog::Totals ResizeTotals() const;
 
-  // Fills samples, batch, noise scale, bytes, resends, contributors, uneven steps, quantiles,
-  // losses and results of `status`.
+  // Fills steps, samples, batch, noise scale, bytes, resends, contributors, uneven steps,
+  // quantiles, losses and results of `status`.
   void AddTo(JobStatus& status) const;
 
  private:
@@ -90,6 +92,7 @@ class JobStatistics {
   std::map<WorkerId, std::map<std::string, double>> results_;
   std::map<ServerId, ServerStats> servers_;
   WorkerStats retired_;
+  std::map<WorkerId, uint64_t> last_steps_made_;  // by the last process that has ended
   ServerStats retired_servers_;
   std::map<Step, Loss> losses_;
   uint64_t batch_ = 0;

@@ -35,6 +35,18 @@ class WorkerRoster {
     entry.was_released = is_released;
     entry.has_left = !is_released;
   }
+  // The job goes on without it, unless a process of it takes part.
+  void LeaveOut(const LeftOutWorker& left_out) {
+    WorkerStatus& entry = entries_[left_out.worker];
+    entry.worker = left_out.worker;
+    if (!entry.is_alive) entry.left_out = left_out.why;
+  }
+  // Workers from `desired` on are no part of the job: later ones with their indices may join.
+  void OnResized(uint32_t desired) {
+    for (auto& [worker, entry] : entries_) {
+      if (worker.value() >= desired) entry.left_out.clear();
+    }
+  }
   void SetRack(WorkerId worker, const std::string& rack) {
     const auto it = entries_.find(worker);
     if (it != entries_.end()) it->second.rack = rack;
@@ -44,22 +56,27 @@ class WorkerRoster {
     if (it != entries_.end()) it->second.is_alive = false;
   }
 
-  // Workers 0 to `desired` - 1 have done their part; or one that suffices by the policy has, and no
-  // other takes part any more: the launcher or the operator has ended them.
+  // Workers 0 to `desired` - 1 have done their part or are left out; or one that suffices by the
+  // policy has, and no other takes part any more: the launcher or the operator has ended them.
   bool IsComplete(uint32_t desired, SuccessPolicy policy) const {
     uint32_t num_done = 0;
+    uint32_t num_left_out = 0;
     bool is_decided = false;
     bool has_active = false;
     for (const auto& [worker, entry] : entries_) {
       has_active |= entry.is_alive && !entry.has_left && !entry.was_released;
-      if (worker.value() >= desired || !entry.has_left) continue;
+      if (worker.value() >= desired) continue;
+      if (!entry.has_left) {
+        num_left_out += entry.left_out.empty() ? 0 : 1;
+        continue;
+      }
       ++num_done;
       is_decided |= SucceedsWith(policy, static_cast<int>(worker.value()));
     }
-    return desired > 0 && (num_done == desired || (is_decided && !has_active));
+    return num_done > 0 && (num_done + num_left_out == desired || (is_decided && !has_active));
   }
 
-  // The latest process of each worker, without its position in the view and its step.
+  // The latest process of each worker, without its position in the view and its steps.
   const std::map<WorkerId, WorkerStatus>& entries() const { return entries_; }
   // The time since its latest process registered.
   Duration JoinedAgo(WorkerId worker, SteadyTime now) const {

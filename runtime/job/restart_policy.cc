@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdint>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -40,10 +42,14 @@ bool IsDisruption(const MemberExit& exit) {
          exit.reason == ExitReason::kNodeLost;
 }
 
-RestartAction ActionFor(const RestartSpec& spec, const MemberExit& exit) {
+std::optional<RestartAction> RuleFor(const RestartSpec& spec, const MemberExit& exit) {
   for (const RestartRule& rule : spec.rules) {
     if (Matches(rule, exit)) return rule.action;
   }
+  return std::nullopt;
+}
+
+RestartAction ActionWithoutRule(const MemberExit& exit) {
   if (exit.restarts_job) return RestartAction::kRestartJob;
   const bool fails_again = exit.is_final || !exit.has_started;
   return fails_again && !exit.is_pending && !IsDisruption(exit) ? RestartAction::kFailJob
@@ -63,7 +69,54 @@ std::string HowItEnded(const MemberExit& exit) {
 }
 
 std::string Describe(const MemberExit& exit) {
-  return absl::StrCat(HowItEnded(exit), exit.is_pending ? " before it was ready" : "");
+  const char* when =
+      exit.role == JobRole::kWorker ? " before its first step" : " before it was ready";
+  return absl::StrCat(HowItEnded(exit), exit.is_pending ? when : "");
+}
+
+// Its program has ended by itself. A container runtime reports a signal as a code.
+bool HasFailed(const MemberExit& exit) {
+  const bool has_other_reason = exit.reason && *exit.reason != ExitReason::kError;
+  const int signal = CodeOf(exit) - kSignalExitCode;
+  return exit.has_started && (signal <= 0 || signal >= NSIG) && !has_other_reason;
+}
+
+// FNV-1a: the same in every process, because the operator keeps it in the job's status.
+uint64_t DigestOf(absl::string_view text) {
+  uint64_t digest = 0xcbf29ce484222325;
+  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return digest;
+}
+
+std::string MarkOf(const MemberExit& exit) {
+  const bool made_no_step = exit.precedes_training || exit.is_pending;
+  if (exit.role != JobRole::kWorker || !made_no_step) return "";
+  if (!HasFailed(exit)) return "lost";
+  return absl::StrCat(exit.exit_code, "-", absl::Hex(DigestOf(exit.line), absl::kZeroPad16));
+}
+
+// A disruption says nothing about the program.
+RestartHistory WithEnd(RestartHistory history, const MemberExit& exit) {
+  if (IsDisruption(exit)) return history;
+  std::string mark = MarkOf(exit);
+  history.alike = mark.empty() ? 0 : mark == history.last_end ? history.alike + 1 : 1;
+  history.last_end = std::move(mark);
+  return history;
+}
+
+// `history` includes this end.
+bool CannotRun(const MemberExit& exit,
+               const RestartHistory& history,
+               const std::vector<std::string>& others) {
+  const bool is_repeated = exit.role == JobRole::kWorker && history.alike >= kTriesMax;
+  if (!is_repeated || !exit.precedes_training || exit.is_pending || !HasFailed(exit)) return false;
+  return absl::c_all_of(
+      others, [&](const std::string& end) { return end.empty() || end == history.last_end; });
+}
+
+bool CannotJoin(const MemberExit& exit, const RestartHistory& history) {
+  return exit.role == JobRole::kWorker && exit.is_pending && exit.is_final &&
+         history.alike >= kTriesMax;
 }
 
 // The exit code of a job that fails because of this end, without a restart.
@@ -159,16 +212,31 @@ bool SucceedsWith(SuccessPolicy policy, int worker) {
 
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,
-                             const RestartHistory& history) {
+                             const RestartHistory& before,
+                             const std::vector<std::string>& others) {
   if (exit.role == JobRole::kWorker && CodeOf(exit) == 0 && !exit.reason.has_value()) {
     if (!SucceedsWith(spec.success_policy, exit.index))
-      return {.action = ExitAction::kDone, .history = history, .text = "is done"};
+      return {.action = ExitAction::kDone, .history = before, .text = "is done"};
     return {.action = ExitAction::kSucceedJob,
-            .history = history,
+            .history = before,
             .text = absl::StrCat("is done, and the job with it: spec.restart.successPolicy is ",
                                  NameOf(spec.success_policy))};
   }
-  switch (ActionFor(spec, exit)) {
+  const RestartHistory history = WithEnd(before, exit);
+  const std::optional<RestartAction> rule = RuleFor(spec, exit);
+  if (!rule && CannotRun(exit, history, others)) {
+    return Fail(exit,
+                history,
+                absl::StrCat(Describe(exit),
+                             " before the job's first step, as in the try before; the job fails "
+                             "because its program cannot run"));
+  }
+  if (!rule && CannotJoin(exit, history)) {
+    return {.action = ExitAction::kIgnore,
+            .history = history,
+            .text = "cannot join; the job goes on without it"};
+  }
+  switch (rule.value_or(ActionWithoutRule(exit))) {
     case RestartAction::kRestartPod:
       return Restart(spec, exit, ExitAction::kRestartPod, history);
     case RestartAction::kRestartJob:

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/job/training_job.h"
 
@@ -16,6 +17,8 @@ namespace pushpull {
 // The longest delay before a server or the coordinator restarts. Until then shards lack a copy, or
 // nothing replaces the member that fails next; backoffLimit bounds how often this happens.
 inline constexpr std::chrono::seconds kAwaitedDelayMax{5};
+// How often a worker has to end in the same way before that says something about its program.
+inline constexpr int kTriesMax = 2;
 
 // How a member ended.
 struct MemberExit {
@@ -31,8 +34,13 @@ struct MemberExit {
   bool is_final = false;
   // Its program said that all members must start again.
   bool restarts_job = false;
-  // It has not been ready since its last start, and the job trains without it.
+  // The job trains without it, and since its last start it has not been ready or, if it is a
+  // worker, has made no step.
   bool is_pending = false;
+  // No worker has made a step since the job began or was resumed.
+  bool precedes_training = false;
+  // What its program says of this end (termination_message.h, error_line.h); empty: nothing.
+  std::string line = {};
 };
 
 // What the caller keeps from exit to exit.
@@ -40,6 +48,10 @@ struct RestartHistory {
   int counted = 0;      // restarts of this member that count towards backoffLimit
   int job_counted = 0;  // restarts of all members at once that do
   int in_a_row = 0;     // restarts of this member since it was last healthy
+  // A worker's last end, if its program failed before it made a step: the exit code and a digest of
+  // `line`. A signal or a lack of memory has a mark of its own. Empty: it did not end like that.
+  std::string last_end = {};
+  int alike = 0;  // ends in a row with this mark
 };
 
 enum class ExitAction {
@@ -74,17 +86,24 @@ bool SucceedsWith(SuccessPolicy policy, int worker);
 //   the first rule of `spec.rules` that matches role and exit code (a signal n is code 128 + n) or
 //   reason (kError: none was given);
 //   an end that is final, and a program that cannot be started, fail the job;
+//   a worker that ends alike kTriesMax times before the job's first step fails the job, unless
+//   another worker has ended in a different way: its program cannot run;
+//   a pending worker whose end is final in the same way kTriesMax times is ignored: it cannot join;
 //   everything else is restarted, even a server that exits with 0 while the job runs.
 //
 // A member's restart counts towards the limit of its role, which applies to each member separately;
 // a restart of all members counts towards the job's backoffLimit. Beyond the limit the job fails.
 // Two kinds never count: a disruption (evicted, preempted, node lost) is no failure, and a pending
-// member costs the job nothing, so it is restarted even if its end is final. The delay before a
+// member costs the job nothing, so it never fails the job. The delay before a
 // member's k-th restart in a row is min(initial_delay * 2^(k-1), max_delay); for a single server or
 // the coordinator it is at most kAwaitedDelayMax, unless that is pending. A member that has run for
 // healthy_after begins a new row.
+//
+// `before`: of this member. `others`: last_end of the other workers. A restart of all members
+// begins the job: the caller then forgets last_end of all.
 ExitDecision DecideAfterExit(const RestartSpec& spec,
                              const MemberExit& exit,
-                             const RestartHistory& history);
+                             const RestartHistory& before,
+                             const std::vector<std::string>& others = {});
 
 }  // namespace pushpull

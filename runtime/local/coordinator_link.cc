@@ -19,14 +19,23 @@ constexpr Duration kSavePeriod = std::chrono::milliseconds(50);
 
 }  // namespace
 
-CoordinatorLink::CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop)
+CoordinatorLink::CoordinatorLink(const std::string& job,
+                                 const TlsFolder* tls,
+                                 TensorBoardLog* tensorboard,
+                                 EventLoop& loop)
     : job_(job),
       tls_(tls),
+      tensorboard_(tensorboard),
       loop_(loop),
       answered_at_(loop.Now()),
       self_(std::make_shared<CoordinatorLink*>(this)),
       calls_("pp-status") {
   status_.job = job_;
+}
+
+CoordinatorLink::~CoordinatorLink() {
+  CancelCalls();
+  if (tensorboard_ != nullptr) tensorboard_->Add(history_, true);
 }
 
 void CoordinatorLink::Reset() {
@@ -71,6 +80,7 @@ bool CoordinatorLink::TakeAnswer(absl::StatusOr<JobStatus> answer) {
   if (!has_answer) return false;
   TakeStatus(*std::move(answer));
   history_.Add(UnixSeconds(), std::make_shared<const JobStatus>(status_));
+  if (tensorboard_ != nullptr) tensorboard_->Add(history_, false);
   return true;
 }
 
@@ -83,6 +93,14 @@ void CoordinatorLink::TakeStatus(JobStatus answer) {
   if (trained_since_ && std::exchange(counting_from_, status_.term) != status_.term)
     trained_before_ = loop_.Now() - *trained_since_ - FromSeconds(status_.seconds);
   status_.seconds += ToSeconds(trained_before_);
+}
+
+void CoordinatorLink::LeaveOut(std::vector<LeftOutWorker> workers) {
+  if (workers.empty()) return;
+  const ControlTarget target{.address = address(), .tls = CurrentIdentity(tls_)};
+  calls_.Post([target, size = JobSize{.left_out = std::move(workers)}] {
+    RequestResize(target, size, Deadline::After(kAnswerTimeout)).IgnoreError();
+  });
 }
 
 void CoordinatorLink::AwaitStatus(StatusWait wait) {

@@ -9,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
 #include "runtime/base/event_loop.h"
+#include "runtime/local/tensorboard.h"
 #include "runtime/local/workdir.h"
 #include "runtime/membership/control_client.h"
 #include "runtime/membership/job_status.h"
@@ -25,9 +27,13 @@ namespace pushpull {
 // Thread-confined to the loop, constructor and destructor included.
 class CoordinatorLink {
  public:
-  // `loop` and `tls`, which may be null, outlive the link.
-  CoordinatorLink(const std::string& job, const TlsFolder* tls, EventLoop& loop);
-  ~CoordinatorLink() { CancelCalls(); }
+  // `loop`, and `tls` and `tensorboard`, which may be null, outlive the link. The history is
+  // written to `tensorboard`.
+  CoordinatorLink(const std::string& job,
+                  const TlsFolder* tls,
+                  TensorBoardLog* tensorboard,
+                  EventLoop& loop);
+  ~CoordinatorLink();
 
   // Where the newest coordinator listens; nothing before the first OnReady.
   const Endpoint& endpoint() const { return endpoint_; }
@@ -72,6 +78,9 @@ class CoordinatorLink {
   // kUnavailable: no answer. kDeadlineExceeded: not within `limit`. Others: why it could not be
   // saved.
   void SaveCheckpoint(Duration limit, std::function<void(absl::StatusOr<Step>)> then);
+  // Lets the coordinator know of workers without which the job goes on. Whether it has heard of
+  // them is in a later status.
+  void LeaveOut(std::vector<LeftOutWorker> workers);
   // No callback of a call or wait in progress is called after this.
   void CancelCalls();
 
@@ -85,6 +94,7 @@ class CoordinatorLink {
 
   const std::string job_;
   const TlsFolder* const tls_;
+  TensorBoardLog* const tensorboard_;
   EventLoop& loop_;
   Endpoint endpoint_;
   bool is_up_ = false;  // has been ready, and its process has not ended

@@ -19,6 +19,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/time_source.h"
 #include "runtime/job/checkpoint_place.h"
 #include "runtime/job/local_rules.h"
 #include "runtime/local/gpus.h"
@@ -83,6 +84,13 @@ absl::StatusOr<std::unique_ptr<const RackNetwork>> MakeNetwork(
   return RackNetwork::Make(*places);
 }
 
+// Null if the folder is empty.
+absl::StatusOr<std::unique_ptr<TensorBoardLog>> OpenTensorBoard(const std::string& folder) {
+  if (folder.empty()) return std::unique_ptr<TensorBoardLog>();
+  PUSHPULL_ASSIGN_OR_RETURN(TensorBoardLog log, TensorBoardLog::Open(folder, UnixSeconds()));
+  return std::make_unique<TensorBoardLog>(std::move(log));
+}
+
 }  // namespace
 
 int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
@@ -128,6 +136,11 @@ int LaunchJob(const LaunchOptions& given, const TrainingJob& job) {
   if (!network.ok()) return Complain(network.status(), kExitNotReachable);
   options.network = network->get();
   if (*tls != nullptr) (*tls)->KeepReloading();
+
+  const absl::StatusOr<std::unique_ptr<TensorBoardLog>> tensorboard =
+      OpenTensorBoard(options.tensorboard_folder);
+  if (!tensorboard.ok()) return Complain(tensorboard.status(), kExitNotReachable);
+  options.tensorboard = tensorboard->get();
 
   EventLoop loop("pp-launcher");
   ExitCode exit_code;

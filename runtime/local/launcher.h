@@ -17,6 +17,7 @@
 
 #include "runtime/job/training_job.h"
 #include "runtime/local/rack_network.h"
+#include "runtime/local/tensorboard.h"
 #include "runtime/plan/topology.h"
 #include "runtime/tls/tls_folder.h"
 
@@ -40,6 +41,8 @@ struct LaunchOptions {
   const RackNetwork* network = nullptr;
   // The certificates of PUSHPULL_TLS_DIR, set by LaunchJob; null: no TLS.
   const TlsFolder* tls = nullptr;
+  std::string tensorboard_folder = {};    // for event files; empty: none
+  TensorBoardLog* tensorboard = nullptr;  // LaunchJob opens it in that folder; null: none
 };
 
 // Blocks until the job has ended and everything is stopped. Returns the exit code of

@@ -63,6 +63,7 @@ absl::Status MemberProcess::Start(const ProcessSpec& spec) {
   is_listed_ = false;
   lost_since_.reset();
   told_end_.reset();
+  error_line_ = {};
   unlink(job_.workdir.termination_path(name()).c_str());  // left by an earlier start
   started_at_ = job_.loop.Now();
   PUSHPULL_ASSIGN_OR_RETURN(
@@ -73,6 +74,7 @@ absl::Status MemberProcess::Start(const ProcessSpec& spec) {
                            .on_output =
                                [this](const std::string& line) {
                                  log_ << line << '\n' << std::flush;
+                                 error_line_.Add(line);
                                  events_.on_output(*this, line);
                                },
                            .on_ready = [this](const std::string& line) { OnReady(line); },
@@ -101,18 +103,25 @@ void MemberProcess::OnEnd(const ProcessEnd& end) {
   job_.guardian.Forget(process_->pid());
   const absl::StatusOr<std::string> message = ReadTextFile(job_.workdir.termination_path(name()));
   if (message.ok()) told_end_ = ToldEndOf(*message);
+  // A signal ends a program whatever it has printed.
+  const bool has_failed = end.signal == 0 && end.exit_code != 0;
+  last_words_ = told_end_ ? told_end_->reason : has_failed ? error_line_.text() : "";
   // This runs in a callback of the process, so the process is deleted after the callback returns.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
   events_.on_end(*this, end);  // last: it may restart the member or delete it
 }
 
-// Since its last start. The status is not quite current, but training does not begin before all of
-// the first servers are ready; and a later server that listens and is killed may have registered
-// since, whereas one that finds no coordinator ends by itself.
-bool MemberProcess::WasReady(const ProcessEnd& end,
-                             const JobStatus& status,
-                             SteadyTime training_began) const {
-  if (role_ == JobRole::kWorker) return HasJoinedWithin(status, endpoint_.index, SinceStart());
+// Since its last start: a server is ready, a worker has made a step or, where no worker has,
+// joined. The status is not quite current, but training does not begin before all of the first
+// servers are ready; and a later server that listens and is killed may have registered since,
+// whereas one that finds no coordinator ends by itself.
+bool MemberProcess::HasJoined(const ProcessEnd& end,
+                              const JobStatus& status,
+                              SteadyTime training_began) const {
+  if (role_ == JobRole::kWorker) {
+    return status.has_stepped() ? HasSteppedWithin(status, endpoint_.index, SinceStart())
+                                : HasJoinedWithin(status, endpoint_.index, SinceStart());
+  }
   const bool may_have_registered = has_been_ready_ && end.signal != 0;
   return is_listed_ || started_at_ < training_began || may_have_registered;
 }
@@ -121,7 +130,7 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
                                  const JobStatus& status,
                                  SteadyTime training_began) const {
   const bool is_pending = role_ != JobRole::kCoordinator &&
-                          !WasReady(end, status, training_began) &&
+                          !HasJoined(end, status, training_began) &&
                           IsTrainingWithout(status, role_, endpoint_.index);
   return {.role = role_,
           .index = index(),
@@ -130,7 +139,9 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
           .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
           .is_final = told_end_ && !told_end_->restarts_job,
           .restarts_job = told_end_ && told_end_->restarts_job,
-          .is_pending = is_pending};
+          .is_pending = is_pending,
+          .precedes_training = !status.has_stepped(),
+          .line = last_words()};
 }
 
 bool MemberProcess::FollowWorker(const WorkerStatus& worker) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "runtime/base/error_line.h"
 #include "runtime/base/termination_message.h"
 #include "runtime/job/restart_policy.h"
 #include "runtime/local/guardian.h"
@@ -60,8 +61,8 @@ class MemberProcess {
   // Since its last start, even if it has ended since.
   bool has_been_ready() const { return has_been_ready_; }
   Duration SinceStart() const { return job_.loop.Now() - started_at_; }
-  // Why the last end was final, according to the program; none: it was not.
-  const std::optional<ToldEnd>& told_end() const { return told_end_; }
+  // What the program said of its last end; empty: nothing.
+  const std::string& last_words() const { return last_words_; }
   // The worker has finished its work.
   bool is_done() const { return is_done_; }
   void SetDone() { is_done_ = true; }
@@ -85,7 +86,7 @@ class MemberProcess {
   void KillGroup() const { process_->KillGroup(); }
 
  private:
-  bool WasReady(const ProcessEnd& end, const JobStatus& status, SteadyTime training_began) const;
+  bool HasJoined(const ProcessEnd& end, const JobStatus& status, SteadyTime training_began) const;
   void OnReady(const std::string& line);
   void OnEnd(const ProcessEnd& end);
   void KillIfItStays(bool is_lost);
@@ -98,7 +99,9 @@ class MemberProcess {
   bool is_done_ = false;
   bool is_listed_ = false;                // the coordinator has listed this server as alive
   std::optional<SteadyTime> lost_since_;  // when the coordinator lost it
-  std::optional<ToldEnd> told_end_;
+  std::optional<ToldEnd> told_end_;       // of the last end
+  ErrorLine error_line_;                  // since the last start
+  std::string last_words_;                // of the last end
   SteadyTime started_at_;
   std::ofstream log_;
   std::unique_ptr<ChildProcess> process_;

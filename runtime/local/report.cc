@@ -75,6 +75,9 @@ std::string FormatReport(const RunOutcome& outcome) {
     losses.push_back({{"step", point.step.value()}, {"loss", NumberOrNull(point.loss)}});
   nlohmann::json state_losses = nlohmann::json::array();
   for (const StateLoss& loss : status.state_losses) state_losses.push_back(ToJson(loss));
+  nlohmann::json left_out = nlohmann::json::array();
+  for (const auto& [worker, why] : outcome.left_out)
+    left_out.push_back({{"worker", worker.value()}, {"why", why}});
   // Results of the program by name; these two are always present.
   nlohmann::json final;
   for (const auto& [name, value] : status.results) final[name] = NumberOrNull(value);
@@ -107,6 +110,7 @@ std::string FormatReport(const RunOutcome& outcome) {
         {"replicated", status.bytes_replicated}}},
       {"resizes", ResizesJson(status)},
       {"state_losses", state_losses},
+      {"left_out", left_out},
       {"checkpoint",
        {{"step", status.checkpoint.step.value()},
         {"saved", status.checkpoint.saved},
@@ -141,6 +145,8 @@ std::string FormatSummary(const RunOutcome& outcome, const std::string& log_fold
   for (const StateLoss& loss : status.state_losses) {
     if (loss.returned < loss.shards.size()) absl::StrAppend(&text, "\nlost: ", ToString(loss));
   }
+  for (const auto& [worker, why] : outcome.left_out)
+    absl::StrAppend(&text, "\n", ToString(worker), " ", why);
   return absl::StrCat(text, "\nlogs: ", log_folder, "\n");
 }
 

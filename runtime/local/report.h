@@ -3,6 +3,7 @@
 // What `pushpull run --report` writes and what it prints at the end (docs/interfaces.md section 2).
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,7 +19,8 @@ struct RunOutcome {
   bool was_stopped = false;  // by a signal
   double seconds = 0;        // of the whole run, including the start of the processes
   int restarts = 0;
-  std::string failure;  // empty if the job succeeded
+  std::string failure;                            // empty if the job succeeded
+  std::map<WorkerId, std::string> left_out = {};  // workers, and why
   // Of the whole run, including restarts of the job.
   StatusHistory history{StatusHistory::Keeps::kAll};
 };

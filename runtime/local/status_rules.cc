@@ -103,6 +103,25 @@ bool HasJoinedWithin(const JobStatus& status, uint32_t worker, Duration time) {
   });
 }
 
+bool HasSteppedWithin(const JobStatus& status, uint32_t worker, Duration time) {
+  return absl::c_any_of(status.workers, [&](const WorkerStatus& it) {
+    return it.worker.value() == worker && it.joined_seconds <= ToSeconds(time) && it.steps_made > 0;
+  });
+}
+
+std::vector<LeftOutWorker> UnknownTo(const JobStatus& status,
+                                     const std::map<WorkerId, std::string>& left_out) {
+  std::set<WorkerId> known;
+  for (const WorkerStatus& worker : status.workers) {
+    if (!worker.left_out.empty()) known.insert(worker.worker);
+  }
+  std::vector<LeftOutWorker> unknown;
+  for (const auto& [worker, why] : left_out) {
+    if (!known.contains(worker)) unknown.push_back({worker, why});
+  }
+  return unknown;
+}
+
 bool IsTrainingWithout(const JobStatus& status, JobRole role, uint32_t index) {
   if (status.phase != JobPhase::kRunning) return false;
   return absl::c_any_of(status.workers, [&](const WorkerStatus& it) {
@@ -134,6 +153,7 @@ JobStatus WithEarlier(const JobStatus& earlier, JobStatus now) {
   now.bytes_replicated = std::max(now.bytes_replicated, earlier.bytes_replicated);
   now.resends = std::max(now.resends, earlier.resends);
   now.step = std::max(now.step, earlier.step);
+  now.steps_made = std::max(now.steps_made, earlier.steps_made);
   now.contributors_max = std::max(now.contributors_max, earlier.contributors_max);
   if (now.contributors_min == 0) {
     now.contributors_min = earlier.contributors_min;

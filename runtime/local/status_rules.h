@@ -4,6 +4,10 @@
 // the whole run if coordinators were restarted. Pure.
 #pragma once
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "pushpull/deadline.h"
 
 #include "runtime/job/training_job.h"
@@ -29,8 +33,15 @@ bool IsListed(const JobStatus& status, const Endpoint& server);
 // one.
 bool HasJoinedWithin(const JobStatus& status, uint32_t worker, Duration time);
 
+// A process of this worker that registered within that time has made a step.
+bool HasSteppedWithin(const JobStatus& status, uint32_t worker, Duration time);
+
 // The job is running, and some worker other than this member takes part.
 bool IsTrainingWithout(const JobStatus& status, JobRole role, uint32_t index);
+
+// Those that the coordinator does not know to be left out, such as one that was started since.
+std::vector<LeftOutWorker> UnknownTo(const JobStatus& status,
+                                     const std::map<WorkerId, std::string>& left_out);
 
 // The server is the only holder of some shards, and the coordinator waits for it to return.
 bool IsAwaited(const JobStatus& status, uint32_t server);

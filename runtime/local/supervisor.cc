@@ -83,11 +83,16 @@ std::string DescribeReady(const Endpoint& coordinator) {
       "coordinator ready at ", coordinator.control, ", status page ", coordinator.page);
 }
 
-RunOutcome OutcomeOf(const CoordinatorLink& coordinator, int exit_code, Duration duration) {
+RunOutcome OutcomeOf(const CoordinatorLink& coordinator,
+                     const Restarts& restarts,
+                     int exit_code,
+                     Duration duration) {
   return {.status = coordinator.status(),
           .has_succeeded = exit_code == 0,
           .was_stopped = exit_code > 128,
           .seconds = ToSeconds(duration),
+          .restarts = restarts.count(),
+          .left_out = restarts.left_out(),
           .history = coordinator.history()};
 }
 
@@ -111,6 +116,20 @@ absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
   return CoordinatorProcess(options, coordinator);
 }
 
+// The coordinator has to know of the workers that are left out. One that is no longer desired is
+// forgotten: a later one with its index may join.
+void FollowLeftOut(CoordinatorLink& coordinator,
+                   Restarts& restarts,
+                   MemberTable& members,
+                   Console& console) {
+  const JobStatus& status = coordinator.status();
+  for (const std::string& name : restarts.ForgetLeftOutFrom(status.desired_workers)) {
+    members.Remove(name);
+    console.Print(absl::StrCat("pushpull: ", name, " is no part of the job; another may join"));
+  }
+  coordinator.LeaveOut(UnknownTo(status, restarts.left_out()));
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
@@ -120,7 +139,7 @@ Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
       on_end_(std::move(on_end)),
       began_at_(loop_.Now()),
       console_(job.options.shows_progress),
-      coordinator_(job.job.metadata.name, job.options.tls, loop_),
+      coordinator_(job.job.metadata.name, job.options.tls, job.options.tensorboard, loop_),
       members_(local_,
                {.on_output =
                     [this](const MemberProcess& member, const std::string& line) {
@@ -252,9 +271,12 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   const bool is_listed = is_server && IsListed(status, member->endpoint());
   const bool is_answering = coordinator_.is_answering();
   // A server's end is judged once the coordinator has noticed it. A worker that ends because the
-  // job has failed is not the cause: servers are judged first.
-  const bool is_due = is_server ? !is_listed || loop_.Now() >= give_up
-                                : !IsDesired(*member) || lost_servers_.empty();
+  // job has failed is not the cause: servers are judged first. Whether it has made a step is in
+  // reports that may be on their way.
+  const bool is_late = loop_.Now() >= give_up;
+  const bool is_known = is_late || status.phase != JobPhase::kRunning || status.has_stepped();
+  const bool is_due = is_server ? !is_listed || is_late
+                                : !IsDesired(*member) || (lost_servers_.empty() && is_known);
   if (!is_answering || !is_due) {
     // Nor does the pause before a coordinator that does not answer is asked again.
     const SteadyTime later = is_answering ? give_up : give_up + kReasonPeriod;
@@ -286,9 +308,7 @@ void Supervisor::StartAgain(const MemberProcess& member, const ProcessEnd& end) 
 
 void Supervisor::ApplyRestartRules(const std::string& name, const ProcessEnd& end) {
   MemberProcess& member = *members_.Find(name);
-  Apply(member,
-        member.ExitOf(end, coordinator_.status(), training_began_at_),
-        member.told_end() ? member.told_end()->reason : "");
+  Apply(member, member.ExitOf(end, coordinator_.status(), training_began_at_), member.last_words());
 }
 
 void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail) {
@@ -388,6 +408,7 @@ void Supervisor::OnStatus(bool has_answer) {
   StartWorkersIfDue();
   if (has_started_workers_) StartMissing(JobRole::kWorker);
   members_.Follow(status);
+  FollowLeftOut(coordinator_, restarts_, members_, console_);
   if (has_started_workers_) StartMissing(JobRole::kServer);
   console_.ShowStatus(loop_.Now(), status);
 }
@@ -507,8 +528,7 @@ void Supervisor::StartJobAgain(Duration delay) {
 }
 
 void Supervisor::WriteReport() {
-  RunOutcome outcome = OutcomeOf(coordinator_, *stopping_with_, loop_.Now() - began_at_);
-  outcome.restarts = restarts_.count();
+  RunOutcome outcome = OutcomeOf(coordinator_, restarts_, *stopping_with_, loop_.Now() - began_at_);
   outcome.failure = failure_;
   const absl::Status written =
       ReportOutcome(outcome, local_.workdir.path() + "/logs", local_.options.report_path);

@@ -223,8 +223,11 @@ struct StepCosts {
 // `activity` (the current one).
 struct WorkerStats {
   static constexpr size_t kUnevenStepsMax = 64;  // the newest are kept
+  static constexpr size_t kResultsMax = 1024;
+  static constexpr size_t kResultNameBytesMax = 300;
 
   Step step;  // number of steps whose pulls are complete
+  uint64_t steps_made = 0;
   uint64_t samples = 0;
   uint64_t bytes_pushed = 0;
   uint64_t bytes_pulled = 0;

@@ -116,7 +116,7 @@ template <>
 inline constexpr int kCountMax<int64_t> = 32;  // dims of a tensor
 template <OneOf<ServerId, ServerEndpoint, ServerStatus, LinkCosts> T>
 inline constexpr int kCountMax<T> = kWireServersMax;
-template <OneOf<WorkerId, ViewMember, WorkerStatus, RingWorker> T>
+template <OneOf<WorkerId, ViewMember, WorkerStatus, LeftOutWorker, RingWorker> T>
 inline constexpr int kCountMax<T> = kWireWorkersMax;
 template <OneOf<ShardId, ShardEntry, Promise> T>
 inline constexpr int kCountMax<T> = kShardCount;
@@ -129,7 +129,7 @@ inline constexpr int kCountMax<GroupMember> = kGroupMembersMax;
 template <>
 inline constexpr int kCountMax<LossPoint> = 65536;
 template <>
-inline constexpr int kCountMax<WireResult> = 1024;
+inline constexpr int kCountMax<WireResult> = WorkerStats::kResultsMax;
 template <>
 inline constexpr int kCountMax<WireBucket> = kBucketsMax;
 template <>
@@ -228,7 +228,7 @@ PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(serve
 PUSHPULL_WIRE(LinkCosts, F(server), F(bytes), F(link_seconds), F(server_seconds));
 PUSHPULL_WIRE(StepCosts, F(steps), F(step_seconds), F(own_seconds), F(wait_seconds), F(links));
 PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled), F(resends), F(sync_seconds),
-              F(phase_seconds), F(losses), F(losses_end), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax), F(costs), F(activity), F(batch));
+              F(phase_seconds), F(losses), F(losses_end), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax), F(costs), F(activity), F(batch), F(steps_made));
 
 // FromMember
 PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised), F(rack));
@@ -298,10 +298,11 @@ PUSHPULL_WIRE(TraceParts, F(reports), F(next), F(missing), F(is_over));
 PUSHPULL_WIRE(WireTrace, F(status), F(number));
 PUSHPULL_WIRE(WireTraceParts, F(status), Inline(&T::parts));
 PUSHPULL_WIRE(MemberRack, F(is_server), F(index), F(rack));
-PUSHPULL_WIRE(JobSize, F(servers), F(workers), F(global_batch), F(racks));
+PUSHPULL_WIRE(LeftOutWorker, F(worker), F(why));
+PUSHPULL_WIRE(JobSize, F(servers), F(workers), F(global_batch), F(racks), F(left_out));
 PUSHPULL_WIRE(ModeChange, F(mode), F(staleness), F(backup_workers), F(gated));
 PUSHPULL_WIRE(ServerStatus, F(server), F(is_alive), F(data_address), F(metrics_address), F(pid), F(stats), F(step_seconds), F(rack));
-PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds), F(activity), F(lateness_seconds), F(rack));
+PUSHPULL_WIRE(WorkerStatus, F(worker), F(is_alive), F(is_member), F(has_left), F(was_released), F(metrics_address), F(pid), F(step), F(joined_seconds), F(activity), F(lateness_seconds), F(rack), F(steps_made), F(left_out));
 PUSHPULL_WIRE(Culprit, F(kind), F(worker), F(server), F(seconds), F(share));
 PUSHPULL_WIRE(ResizeStatus, F(step), F(from), F(to), F(is_settled), F(is_final), F(seconds), F(pause_seconds), F(moved_bytes));
 PUSHPULL_WIRE(CheckpointStatus, F(step), F(saved), F(failures), F(failure), F(requested), F(finished), F(succeeded), F(seconds), F(restored_step), F(problem));
@@ -314,7 +315,7 @@ PUSHPULL_WIRE(JobStatus, F(job), F(phase), F(failure), F(failure_exit_code), F(t
               F(newest_uneven_steps), F(sync_seconds), F(phase_seconds), F(losses), F(results), F(servers), F(workers),
               F(checkpoint), F(consistency).OrDefault(), F(is_mode_changing), F(mode_problem), F(stall), F(resizes),
               F(state_losses), F(culprits), F(batch), F(global_batch),
-              F(noise_scale), F(shards_in_one_rack));
+              F(noise_scale), F(shards_in_one_rack), F(steps_made));
 
 // clang-format on
 #undef F
@@ -337,8 +338,10 @@ absl::StatusOr<Variant> ReadOneof(const google::protobuf::Message& message) {
   return value;
 }
 
-// An address, or the name of a result.
+// Of an address.
 constexpr size_t kNameBytesMax = 300;
+// Why a worker takes no part: one for each worker.
+constexpr size_t kReasonBytesMax = 500;
 
 void Show(std::string& text, size_t max_bytes = kPrintableBytesMax) {
   text = Printable(text, max_bytes);
@@ -363,10 +366,11 @@ void Show(JobStatus& status) {
   for (WorkerStatus& worker : status.workers) {
     Show(worker.metrics_address, kNameBytesMax);
     Show(worker.rack, kNameBytesMax);
+    Show(worker.left_out, kReasonBytesMax);
     Show(worker.activity.subject, kNameBytesMax);
   }
   for (const auto& [name, value] : std::exchange(status.results, {}))
-    status.results[Printable(name, kNameBytesMax)] = value;
+    status.results[Printable(name, WorkerStats::kResultNameBytesMax)] = value;
 }
 
 }  // namespace
@@ -450,6 +454,7 @@ absl::StatusOr<JobSize> FromProto(const v1::ResizeRequest& request) {
   absl::StatusOr<JobSize> size = Read<JobSize>(request);
   if (!size.ok()) return size;
   for (MemberRack& member : size->racks) Show(member.rack, kNameBytesMax);
+  for (LeftOutWorker& worker : size->left_out) Show(worker.why, kReasonBytesMax);
   return size;
 }
 

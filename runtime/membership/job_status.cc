@@ -67,6 +67,21 @@ std::string ToString(const Stall& stall) {
   return text;
 }
 
+bool JobStatus::has_stepped() const {
+  const Step begin = checkpoint.restored_step.value_or(Step{});
+  return steps_made > 0 || std::any_of(servers.begin(), servers.end(), [&](const ServerStatus& it) {
+           return it.stats.highest_version > begin;
+         });
+}
+
+absl::string_view StateOf(const WorkerStatus& worker) {
+  if (worker.has_left) return "done";
+  if (worker.is_member) return "member";
+  if (worker.is_alive) return "joining";
+  if (worker.was_released) return "released";
+  return worker.left_out.empty() ? "gone" : "left out";
+}
+
 absl::string_view NameOf(CulpritKind kind) {
   switch (kind) {
     case CulpritKind::kWorker:

@@ -43,7 +43,13 @@ struct WorkerStatus {
   WorkerActivity activity;
   double lateness_seconds = 0;  // by which its own part of a step exceeds the others'
   std::string rack;             // empty: not known
+  uint64_t steps_made = 0;      // by its latest process, even if that has ended
+  // Why the job goes on without it: no process is started for it. Empty: it takes part.
+  std::string left_out = {};
 };
+
+// "member", "joining", "done", "released", "left out", "gone".
+absl::string_view StateOf(const WorkerStatus& worker);
 
 // What has recently held up the others (coordinator/culprit_watch.h).
 enum class CulpritKind : uint8_t {
@@ -93,6 +99,13 @@ struct MemberRack {
   friend bool operator==(const MemberRack&, const MemberRack&) = default;
 };
 
+// A worker without which the job goes on, by decision of the launcher or the operator.
+struct LeftOutWorker {
+  WorkerId worker;
+  std::string why;
+  friend bool operator==(const LeftOutWorker&, const LeftOutWorker&) = default;
+};
+
 // A requested size of the job or of its steps; a field without a value keeps the current one. Also
 // the racks of members that do not know their own; a member that is not named keeps its rack.
 struct JobSize {
@@ -102,6 +115,8 @@ struct JobSize {
   std::optional<uint32_t> workers;
   std::optional<uint64_t> global_batch = {};  // samples per step over all workers
   std::vector<MemberRack> racks = {};
+  // Count as done from now on, until a process of them registers or the job becomes smaller.
+  std::vector<LeftOutWorker> left_out = {};
   friend bool operator==(const JobSize&, const JobSize&) = default;
 };
 
@@ -178,6 +193,8 @@ struct JobStatus {
   uint64_t shards_moving = 0;       // not yet placed as desired size and replication require
   uint64_t shards_in_one_rack = 0;  // with followers, all of them in the primary's rack
   Step step;                        // steps that every member has finished
+  // Of all workers together, since the job began or was resumed; 0: it has made none.
+  uint64_t steps_made = 0;
   uint64_t samples = 0;
   double seconds = 0;  // since the first view was activated
   uint64_t bytes_pushed = 0;
@@ -203,6 +220,9 @@ struct JobStatus {
   std::vector<ResizeStatus> resizes;    // in order of request
   std::vector<StateLoss> state_losses;  // in order of time
 
+  // Some worker has made a step since the job began or was resumed. Reports of that are up to a
+  // second old; a server's may come before the worker's.
+  bool has_stepped() const;
   // A new batch has been set, but no server has divided a step by it yet.
   bool is_batch_changing() const { return global_batch > 0 && batch > 0 && batch != global_batch; }
 };

@@ -207,7 +207,7 @@ void DefineJob(nb::module_& module) {
       .def(
           "report_result",
           [](const PythonJob& job, const std::string& name, double value) {
-            job.job().ReportResult(name, value);
+            python::Check(job.job().ReportResult(name, value));
           },
           "name"_a,
           "value"_a)

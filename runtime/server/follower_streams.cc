@@ -12,6 +12,8 @@ namespace {
 
 // In units of retry_after.
 constexpr int kRetryOnceStarted = 20;
+// A connection that is lost for less than this is no problem.
+constexpr Duration kWarnedAfter = std::chrono::seconds(1);
 
 bool FollowsPrimary(const ShardMember& member) {
   return IsCopy(member.role()) && member.entry().primary.has_value();
@@ -141,10 +143,13 @@ void FollowerStreams::OnLinkRefused(LaneLink& link, const absl::Status& why) {
 }
 
 void FollowerStreams::OnLinkWaiting(LaneLink& link, const absl::Status& why, Duration lasted) {
-  lane_.log.Warning("no connection, trying again",
-                    {{"peer", absl::StrCat(ToString(link.server()), " (", link.address(), ")")},
-                     {"why", why.message()},
-                     {"lost_seconds", ToSeconds(lasted)}});
+  const Log::Fields fields = {
+      {"peer", absl::StrCat(ToString(link.server()), " (", link.address(), ")")},
+      {"why", why.message()},
+      {"lost_seconds", ToSeconds(lasted)}};
+  // At the end of a job one server goes before the others.
+  lasted < kWarnedAfter ? lane_.log.Info("no connection, trying again", fields)
+                        : lane_.log.Warning("no connection, trying again", fields);
 }
 
 std::span<std::byte> FollowerStreams::PayloadBuffer(LaneLink& link, const FrameHeader& header) {

@@ -156,7 +156,7 @@ void Responder::Redirect(Connection& connection, const FrameHeader& request) con
   if (request.epoch > entry.epoch || entry.primary == lane_.server) {
     return refuse(absl::StrCat(" is not the primary of shard ",
                                shard->value(),
-                               " yet, under epoch ",
+                               " yet, under edition ",
                                ToString(request.epoch)));
   }
   SendMoved(connection, request, *shard);

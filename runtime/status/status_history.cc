@@ -112,6 +112,9 @@ class Events {
       const auto it = known.find(worker.worker);
       const bool was_alive = it != known.end() && it->second->is_alive;
       const std::string name = ToString(worker.worker);
+      const bool was_left_out = it != known.end() && !it->second->left_out.empty();
+      if (!worker.left_out.empty() && !was_left_out)
+        Add(Kind::kFailure, absl::StrCat(name, " ", worker.left_out));
       if (worker.is_alive && !was_alive) joined.push_back(name);
       if (worker.is_alive && was_alive && worker.pid != it->second->pid) replaced.push_back(name);
       if (worker.is_alive || !was_alive) continue;

@@ -16,14 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-// What a worker is doing, in one word.
-const char* StateOf(const WorkerStatus& worker) {
-  if (worker.has_left) return "done";
-  if (worker.is_member) return "member";
-  if (worker.is_alive) return "joining";
-  return worker.was_released ? "released" : "gone";
-}
-
 json ServersJson(const JobStatus& status) {
   json servers = json::array();
   for (const ServerStatus& server : status.servers) {
@@ -45,7 +37,8 @@ json WorkersJson(const JobStatus& status) {
     workers.push_back({{"index", worker.worker.value()},
                        {"alive", worker.is_alive},
                        {"member", worker.is_member},
-                       {"state", StateOf(worker)},
+                       {"state", std::string(StateOf(worker))},
+                       {"left_out", worker.left_out},
                        {"metrics", worker.metrics_address},
                        {"pid", worker.pid},
                        {"rack", worker.rack},

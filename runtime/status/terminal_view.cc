@@ -155,12 +155,7 @@ std::vector<std::string> WorkerRows(const JobStatus& status) {
     const bool is_late =
         status.stall && absl::c_linear_search(status.stall->missing, worker.worker);
     const bool is_over = worker.has_left || worker.was_released;
-    const char* state = worker.has_left       ? "done"
-                        : worker.was_released ? "released"
-                        : is_late             ? "late"
-                        : worker.is_member    ? "member"
-                        : worker.is_alive     ? "joining"
-                                              : "gone";
+    const absl::string_view state = is_late && !is_over ? "late" : StateOf(worker);
     const int urgency = is_over ? 4 : !worker.is_alive ? 0 : is_late ? 1 : worker.is_member ? 3 : 2;
     const uint64_t behind =
         worker.is_member ? front.value() - std::min(front, worker.step).value() : 0;

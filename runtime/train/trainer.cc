@@ -146,7 +146,7 @@ class Trainer {
       if (samples.epoch != epoch) EndEpoch(samples.epoch);
     }
     const bool is_done = samples.epoch >= settings_.epochs || samples.step.value() >= LastStep();
-    if (is_evaluator() && is_done) ReportFinal(samples);
+    if (is_evaluator() && is_done) PUSHPULL_RETURN_IF_ERROR(ReportFinal(samples));
     return job_->Leave(Deadline::After(kLeaveTimeout));
   }
 
@@ -227,13 +227,14 @@ class Trainer {
     std::fflush(lines_);
   }
 
-  void ReportFinal(const StepSamples& samples) {
+  absl::Status ReportFinal(const StepSamples& samples) {
     if (evaluated_epoch_ != samples.epoch || samples.position != 0)
       evaluation_ = Evaluate(model_, test_);
-    job_->ReportResult("loss", evaluation_.loss);
-    job_->ReportResult("accuracy", evaluation_.accuracy);
+    PUSHPULL_RETURN_IF_ERROR(job_->ReportResult("loss", evaluation_.loss));
+    PUSHPULL_RETURN_IF_ERROR(job_->ReportResult("accuracy", evaluation_.accuracy));
     std::fprintf(lines_, "test accuracy %.4f\n", evaluation_.accuracy);
     std::fflush(lines_);
+    return absl::OkStatus();
   }
 
   const TrainingSettings settings_;

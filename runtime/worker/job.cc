@@ -126,8 +126,8 @@ class RunningJob final : public Job {
   void ReportLoss(Step step, double loss, uint64_t samples) override {
     node_->ReportLoss(step, loss, samples);
   }
-  void ReportResult(absl::string_view name, double value) override {
-    node_->ReportResult(name, value);
+  absl::Status ReportResult(absl::string_view name, double value) override {
+    return node_->ReportResult(name, value);
   }
   Tracing& tracing() override { return *tracing_; }
   absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }

@@ -32,7 +32,9 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
     const auto it = environment.find(name);
     if (it != environment.end()) return it->second;
     return absl::InvalidArgumentError(absl::StrCat(
-        name, " is not set: start this program with `pushpull run`, or set it by hand"));
+        name,
+        " is not set: start this program with `pushpull run`; or, in Python, a job on this machine "
+        "with `pushpull.local` (this process is its worker) or `pushpull.spawn`"));
   };
   JobOptions options;
   PUSHPULL_ASSIGN_OR_RETURN(options.job, get("PUSHPULL_JOB"));

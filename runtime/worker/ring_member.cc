@@ -182,7 +182,7 @@ void RingMember::On(const TensorsRegistered& message) {
 void RingMember::FinishRegistration() {
   WarnOfBatch(log_,
               operations_.Begin(*registration_, client_->step(), {.mode = SyncMode::kAllReduce}));
-  reports_.activity().OnBegun(dependencies_.executor.Now());
+  reports_.OnBegun(client_->step());
   log_.Info("values in place", {{"start_step", client_->step().value()}});
   std::exchange(registration_, nullptr)->pending().Finish();
 }

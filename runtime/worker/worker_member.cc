@@ -272,7 +272,7 @@ void WorkerMember::FinishRegistration() {
   const Step start = consistency_.is_sync() ? client_->chunks().LowestVersion() : from_step_;
   WarnOfBatch(log_, operations_.Begin(*registration_, start, consistency_));
   if (from_step_ > Step{0}) state_.SetJoinedOthers();
-  reports_.activity().OnBegun(dependencies_.executor.Now());
+  reports_.OnBegun(ProgramStep(start));
   log_.Info("values in place", {{"start_step", start.value()}});
   std::exchange(registration_, nullptr)->pending().Finish();
   ReportIfDrained();

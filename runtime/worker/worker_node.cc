@@ -181,9 +181,11 @@ void WorkerNode::ReportLoss(Step step, double loss, uint64_t samples) {
       [this, point = LossPoint{step, loss, samples}] { member_->statistics().AddLoss(point); });
 }
 
-void WorkerNode::ReportResult(absl::string_view name, double value) {
+absl::Status WorkerNode::ReportResult(absl::string_view name, double value) {
+  PUSHPULL_RETURN_IF_ERROR(result_names_.Add(name));
   dependencies_.executor.Post(
       [this, name = std::string(name), value] { member_->statistics().SetResult(name, value); });
+  return absl::OkStatus();
 }
 
 }  // namespace pushpull

@@ -19,6 +19,7 @@
 #include "runtime/worker/departure.h"
 #include "runtime/worker/operation_table.h"
 #include "runtime/worker/pending_operation.h"
+#include "runtime/worker/result_names.h"
 #include "runtime/worker/state_saves.h"
 #include "runtime/worker/worker_member.h"
 #include "runtime/worker/worker_state.h"
@@ -81,7 +82,7 @@ class WorkerNode {
   void Share(std::shared_ptr<const SharedMemory> memory);
 
   void ReportLoss(Step step, double loss, uint64_t samples);
-  void ReportResult(absl::string_view name, double value);
+  absl::Status ReportResult(absl::string_view name, double value);
   // For WorkerTracing.
   TraceRecorder& trace() { return member_->statistics().trace(); }
 
@@ -100,6 +101,7 @@ class WorkerNode {
   StateSaves saves_;
   Departure departure_;
   WorkerState state_;
+  ResultNames result_names_;
   Mutex leave_mu_;
   std::shared_ptr<PendingOperation> leave_pending_ ABSL_GUARDED_BY(leave_mu_);
   const std::unique_ptr<JobMember> member_;  // on the executor only

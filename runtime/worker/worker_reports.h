@@ -47,6 +47,11 @@ class WorkerReports {
 
   WorkerStatistics& statistics() { return statistics_; }
   ActivityWatch& activity() { return activity_; }
+  // The values are in place: `start` is the worker's first step, as the program counts.
+  void OnBegun(Step start) {
+    statistics_.Begin(start);
+    activity_.OnBegun(executor_.Now());
+  }
   void SetTensors(const std::vector<PlacedTensor>& tensors);
 
   // Sends a heartbeat after each period from now on.

@@ -38,6 +38,7 @@ void WorkerStatistics::AddSynchronized(const SyncObservation& observation) {
   links_.OnStep(observation);
   metrics_.Observe(observation, trace_.TraceOf(observation.number));
   trace_.OnSynchronized(observation.number);
+  stats_.steps_made = std::max(stats_.steps_made, stats_.sync_seconds.count());
 }
 
 PhaseTimes WorkerStatistics::AddAnswered(const AnsweredPush& push,
@@ -60,6 +61,8 @@ void WorkerStatistics::AddUnevenStep(Step step) {
 
 void WorkerStatistics::SetStep(Step step) {
   stats_.step = step;
+  if (start_ && step > *start_)
+    stats_.steps_made = std::max(stats_.steps_made, step.value() - start_->value());
   metrics_.SetStep(step.value());
 }
 

@@ -3,6 +3,7 @@
 // What a worker counts and reports: its metrics and the contents of its heartbeats.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ class WorkerStatistics {
   void AddUnevenStep(Step step);
   void AddLoss(const LossPoint& loss);
   void SetResult(const std::string& name, double value) { stats_.results[name] = value; }
+  // `start`: the worker's first step.
+  void Begin(Step start) { start_ = start; }
   void SetStep(Step step);
   void SetBatch(uint64_t batch) { stats_.batch = batch; }
 
@@ -52,6 +55,7 @@ class WorkerStatistics {
  private:
   WorkerMetrics& metrics_;
   WorkerStats stats_;
+  std::optional<Step> start_;
   LinkMeter links_;
   TraceRecorder trace_;
   std::vector<LossPoint> reported_losses_;  // the newest of earlier reports

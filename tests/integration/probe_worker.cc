@@ -411,7 +411,7 @@ absl::Status Train(Job& job, Memory& memory, const Flags& flags, bool checks_sum
   const bool writes_weights = !flags.weights.empty() && (adds || job.worker().value() == 0);
   if (writes_weights && MayGoOn(job, flags))
     PUSHPULL_RETURN_IF_ERROR(WriteWeights(flags.weights, memory.values));
-  job.ReportResult("loss", memory.values.front().front());
+  PUSHPULL_RETURN_IF_ERROR(job.ReportResult("loss", memory.values.front().front()));
   return job.Leave(Deadline::After(kStepTimeout));
 }
 
@@ -447,9 +447,12 @@ absl::Status CountSamples(Job& job, Memory& memory, const Flags& flags) {
   watch.Print();
   const bool is_done = mine.epoch >= flags.epochs;
   if (job.worker() != WorkerId{0} || !is_done) return job.Leave(Deadline::After(kStepTimeout));
-  job.ReportResult("least", *std::min_element(counts.begin(), counts.end()));
-  job.ReportResult("most", *std::max_element(counts.begin(), counts.end()));
-  job.ReportResult("total", std::accumulate(counts.begin(), counts.end(), 0.0));
+  PUSHPULL_RETURN_IF_ERROR(
+      job.ReportResult("least", *std::min_element(counts.begin(), counts.end())));
+  PUSHPULL_RETURN_IF_ERROR(
+      job.ReportResult("most", *std::max_element(counts.begin(), counts.end())));
+  PUSHPULL_RETURN_IF_ERROR(
+      job.ReportResult("total", std::accumulate(counts.begin(), counts.end(), 0.0)));
   return job.Leave(Deadline::After(kStepTimeout));
 }
 

@@ -146,6 +146,24 @@ class LocalTest(unittest.TestCase):
         self.assert_ended(processes)
         self.assertEqual(self.temporary_files(), [])
 
+    def test_nothing_goes_on_after_the_block(self) -> None:
+        before = set(os.listdir("/proc/self/task"))
+        for error in (None, SystemExit, KeyboardInterrupt, ValueError):
+            with contextlib.suppress(SystemExit, KeyboardInterrupt, ValueError), pushpull.local() as job:
+                add_up(job, 3)
+                if error is not None:
+                    raise error
+            wait_until(lambda: set(os.listdir("/proc/self/task")) <= before, f"a thread is left after {error}")
+            self.assertNotIn("no coordinator", self.printed.getvalue())
+
+    def test_clean_end_prints_nothing_alarming(self) -> None:
+        for ends in (lambda job: None, lambda job: add_up(job, 3)):
+            with pushpull.local(settings={"spec.servers.replication": 1}) as job:
+                ends(job)
+
+        for words in ("is lost", "no coordinator", "no copy", "no connection"):
+            self.assertNotIn(words, self.printed.getvalue())
+
     def test_wrong_setting_is_named(self) -> None:
         with self.assertRaisesRegex(ValueError, "^spec.servers.replicas: must be between 0 and 1024, is -1$"):
             with pushpull.local(servers=-1):

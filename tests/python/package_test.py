@@ -4,6 +4,7 @@
 Run by the Python of an environment that has the wheel, mypy and NumPy; `./dev python` makes one (__main__.py beside this).
 """
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+import numpy as np
 import pushpull
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -68,8 +70,10 @@ class JobTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def run_scenario(self, name: str, *arguments: object, servers: int = 2, workers: int = 2, ends_with: int = 0,
-                     settings: tuple[str, ...] = (), launcher: tuple[str, ...] = (), fails: bool = False) -> dict:
-        """Runs a job of SCENARIOS, with `settings` for --set and `launcher` as Python's first arguments; its report.
+                     settings: tuple[str, ...] = (), launcher: tuple[str, ...] = (), flags: tuple[object, ...] = (),
+                     fails: bool = False) -> dict:
+        """Runs a job of SCENARIOS, with `settings` for --set, `flags` of `pushpull run` and `launcher` as Python's first
+        arguments; its report.
 
         `fails`: a process may report an error.
         """
@@ -77,7 +81,7 @@ class JobTest(unittest.TestCase):
         command = json.dumps(["python3", "-B", *launcher, str(self.SCENARIOS), name, *map(str, arguments)])
         manifest.write_text(MANIFEST.format(job=name.replace("_", "-"), command=command, servers=servers, workers=workers))
 
-        done = run(PUSHPULL, "run", manifest, "--report", report, *(f"--set={each}" for each in settings), cwd=self.folder,
+        done = run(PUSHPULL, "run", manifest, "--report", report, *flags, *(f"--set={each}" for each in settings), cwd=self.folder,
                    env={**os.environ, "SCENARIO_FOLDER": str(self.folder)})
 
         logs = "".join(log.read_text() for log in sorted(self.folder.glob(".pushpull/*/logs/worker-*")))
@@ -94,6 +98,18 @@ class PackageTest(JobTest):
 
         self.assertEqual(report["steps"], 20)
 
+    def test_a_worker_that_cannot_join_is_left_out(self) -> None:
+        report = self.run_scenario("cannot_join", workers=1, settings=("spec.restart.initialDelaySeconds=0",), fails=True)
+
+        self.assertEqual(report["left_out"],
+                         [{"worker": 1, "why": "cannot join; the job goes on without it: begins at step 0 only"}])
+        self.assertEqual(report["phase"], "Succeeded")
+
+    def test_a_long_name_of_a_result_is_refused(self) -> None:
+        report = self.run_scenario("long_result_names")
+
+        self.assertEqual((report["restarts"], report["final"]["x" * 300]), (0, 1))
+
     def test_float16_tensors_have_float32_sums_and_values(self) -> None:
         self.run_scenario("halves")
 
@@ -103,6 +119,17 @@ class PackageTest(JobTest):
         self.assertEqual(report["steps"], 100)
         self.assertLess(report["final"]["distance"], 1e-5)
         self.assertLess(report["losses"][-1]["loss"], 1e-9)
+
+    @unittest.skipUnless(importlib.util.find_spec("tensorboard"), "the package tensorboard is not installed")
+    def test_tensorboard_reads_what_a_job_has_written(self) -> None:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        report = self.run_scenario("converges", flags=("--tensorboard", self.folder / "events"))
+
+        events = EventAccumulator(str(self.folder / "events"), {"scalars": 0}).Reload()
+        self.assertEqual([(event.step, np.float32(event.value)) for event in events.Scalars("loss")],
+                         [(point["step"], np.float32(point["loss"])) for point in report["losses"]])
+        self.assertIn("samples_per_second", events.Tags()["scalars"])
 
     def test_bad_arguments_are_named_with_what_was_expected(self) -> None:
         self.run_scenario("bad_arguments", workers=1, ends_with=END_OF_JOB)
@@ -190,7 +217,7 @@ class PackageTest(JobTest):
         self.assertIn("127.0.0.1:1", str(failed.exception))
 
     def test_missing_variable_is_named(self) -> None:
-        with self.assertRaisesRegex(pushpull.PushPullError, "PUSHPULL_JOB is not set"):
+        with self.assertRaisesRegex(pushpull.PushPullError, r"PUSHPULL_JOB is not set.*pushpull\.local.*pushpull\.spawn"):
             pushpull.init(environment={})
 
     def test_wheel_brings_the_program_and_no_torch(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 import pushpull
+from pushpull._command import PROGRAM
 
 SHARED = pathlib.Path(os.environ.get("SCENARIO_FOLDER", ""))
 PATIENCE_SECONDS = 30.0
@@ -59,6 +60,35 @@ class OnlyDLPack:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()
+
+
+def cannot_join() -> None:
+    """A worker that joins in training says that it never can; the other one goes on."""
+    with pushpull.init() as job:
+        w = np.zeros(4, np.float32)
+        job.store.register("w", w)
+        job.start()
+        if job.worker == 1:
+            assert job.start_step > 0
+            job._end_for_good("begins at step 0 only")
+            raise ValueError("begins at step 0 only")
+        for step in job.steps(1_000_000):
+            job.store.push_pull("w", np.ones(4, np.float32))
+            if step == 3:
+                subprocess.run([PROGRAM, "scale", "--coordinator", os.environ["PUSHPULL_COORDINATOR"], "--workers", "2"], check=True)
+            if step > 3 and any(worker["left_out"] for worker in job.status()["workers"]):
+                break
+
+
+def long_result_names() -> None:
+    with pushpull.init() as job:
+        job.store.register("w", np.zeros(4, np.float32))
+        job.start()
+        error = assert_raises(pushpull.PushPullError, ["301 bytes", "at most 300"], lambda: job.report_result("x" * 301, 1))
+        assert error.code == "INVALID_ARGUMENT"
+        for step in job.steps(3):
+            job.store.push_pull("w", np.ones(4, np.float32))
+        job.report_result("x" * 300, 1)
 
 
 def sums() -> None:

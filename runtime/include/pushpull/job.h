@@ -398,7 +398,8 @@ class Job {
 
   // For the job's progress, report and metrics. Never block.
   virtual void ReportLoss(Step step, double loss, uint64_t samples) = 0;
-  virtual void ReportResult(absl::string_view name, double value) = 0;
+  // kInvalidArgument: the name has more than 300 bytes, or there are more than 1,024 names.
+  virtual absl::Status ReportResult(absl::string_view name, double value) = 0;
   // For `pushpull trace`. Valid for as long as the Job.
   virtual Tracing& tracing() = 0;
 

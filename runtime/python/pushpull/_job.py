@@ -230,7 +230,10 @@ class Job:
         self._engine.report_loss(self.step if step is None else step, loss, samples)
 
     def report_result(self, name: str, value: float) -> None:
-        """Reports a figure for `final` in the report, such as "accuracy"."""
+        """Reports a figure for `final` in the report, such as "accuracy".
+
+        Raises PushPullError INVALID_ARGUMENT if `name` has more than 300 bytes of UTF-8, or for the 1,025th name.
+        """
         self._engine.report_result(name, value)
 
     @property

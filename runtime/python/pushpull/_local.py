@@ -67,8 +67,12 @@ def local(servers: int = 2, *, settings: Optional[Mapping[str, Any]] = None, wor
     command = [sys.executable, "-I", str(_HERE / "_stand_in.py")]
     with _Run("local", command, (servers, 1), settings, workdir) as run:
         run.start()
-        with init(timeout, environment=run.wait_for_member(timeout)) as job:
-            yield job
+        job = init(timeout, environment=run.wait_for_member(timeout))
+        try:
+            with job:
+                yield job
+        finally:
+            job.close()  # also after SystemExit, with which `with job` leaves it to the end of the process
         run.leave()
         run.wait()
 

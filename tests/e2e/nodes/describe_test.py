@@ -72,7 +72,7 @@ class DescribeTest(NodeCase):
                        restart={"backoffLimit": 1, "initialDelaySeconds": 0}))
         must(kubectl("wait", "--for=condition=Failed", f"--timeout={START_SECONDS}s", "tj/failed"))
         self.assertIn("failed-worker-0", conditions(get("tj", "failed"))["Failed"]["message"])
-        tell("A job that failed", "failed", r"Phase: +Failed", "BackoffLimitExceeded")
+        tell("A job that failed", "failed", r"Phase: +Failed", "MemberFailed", "its program cannot run")
 
         if os.environ.get("PUSHPULL_WRITE_DOCS"):
             PAGE.write_text("".join(page), encoding="utf-8")

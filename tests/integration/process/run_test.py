@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pushpull run` and `pushpull status` when all goes well, and manifests that do not."""
 import json
+import pathlib
+import struct
 import subprocess
 import unittest
 from typing import Any
@@ -12,6 +14,17 @@ REPORT_KEYS = {
     "final", "throughput", "sync", "bytes", "resizes", "losses", "contributors", "history", "events"}
 PHASES = {"reduce", "encode", "queue", "wire", "server_queue", "wait", "sum", "optimize",
           "replicate", "reply", "apply"}
+
+
+def events_in(folder: pathlib.Path) -> list[bytes]:
+    """The records of the folder's one event file of TensorBoard."""
+    [file] = folder.iterdir()
+    data, records = file.read_bytes(), []
+    while data:
+        [size] = struct.unpack_from("<Q", data)
+        records.append(data[12:12 + size])
+        data = data[16 + size:]
+    return records
 
 
 class RunTest(job.JobTestCase):
@@ -50,6 +63,16 @@ class RunTest(job.JobTestCase):
 
         self.assertEqual(started.wait(60), 0, started.output)
         self.assertIn(f"{manifest}: uses TrainingJob {self.job_name}, ignores ConfigMap settings\n", started.output)
+
+    def test_events_have_the_losses_of_the_report(self) -> None:
+        started = self.run_job(self.spec("--steps", 100), "--tensorboard", self.folder / "events")
+
+        self.assertEqual(started.launcher.wait(60), 0, started.launcher.output)
+
+        first, *scalars = events_in(self.folder / "events")
+        losses = [struct.pack("<f", point["loss"]) for point in started.report()["losses"]]
+        self.assertTrue(first.endswith(b"brain.Event:2"), first)
+        self.assertEqual([event[-4:] for event in scalars if b"loss" in event], losses)
 
     def test_report_has_every_key(self) -> None:
         started = self.run_job(self.spec("--steps", 100),

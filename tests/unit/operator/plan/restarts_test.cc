@@ -527,6 +527,108 @@ TEST(RestartsTest, AnEndThatSaysSoIsFinal) {
   }
 }
 
+// A job that has started, but made no step yet.
+void ForgetSteps(World& world) {
+  world.seen.coordinator->has_stepped = false;
+  for (auto& [index, worker] : world.seen.coordinator->workers) worker.has_stepped = false;
+}
+
+void ExitWithTraceback(World& world, const std::string& member, const std::string& error) {
+  world.Exit(member, 1);
+  world.pod(member).pod.containers.front().end->message = absl::StrCat(
+      "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n", error);
+}
+
+TEST(RestartsTest, AProgramThatEndsAlikeTwiceBeforeAnyStepCannotRun) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  for (const char* member : {"worker-0", "worker-1"}) {
+    ForgetSteps(world);
+    ExitWithTraceback(world, member, "NameError: name 'trian' is not defined");
+  }
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.Say("Failed"), "");
+  world.VanishDeleted();
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Settle());
+  world.RunPods();
+  ForgetSteps(world);
+
+  ExitWithTraceback(world, "worker-1", "NameError: name 'trian' is not defined");
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True MemberFailed");
+  EXPECT_EQ(world.Find("Failed")->message,
+            "mnist-worker-1 exited with code 1 before the job's first step, as in the try before; "
+            "the job fails because its program cannot run: NameError: name 'trian' is not defined");
+  EXPECT_EQ(world.status().restarts.last->message, world.Find("Failed")->message);
+}
+
+TEST(RestartsTest, AResumedJobHasAllItsTries) {
+  World world(1, 1);
+  ASSERT_TRUE(world.Start());
+  ForgetSteps(world);
+  ExitWithTraceback(world, "worker-0", "NameError: x");
+  ASSERT_TRUE(world.Settle());
+  world.spec().suspend = true;
+  ASSERT_TRUE(world.Settle());
+  world.VanishDeleted();
+  ASSERT_TRUE(world.Settle());
+  world.spec().suspend = false;
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Start());
+  ForgetSteps(world);
+
+  ExitWithTraceback(world, "worker-0", "NameError: x");
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "");
+}
+
+// A worker joins a job that trains, and says that it cannot.
+void CannotJoin(World& world) {
+  world.RunPods();
+  world.seen.coordinator->workers[1].has_stepped = false;
+  world.Exit("worker-1", 1);
+  world.pod("worker-1").pod.containers.front().end->message = "pushpull-final: begins at step 0";
+  ASSERT_TRUE(world.Settle());
+}
+
+TEST(RestartsTest, AWorkerThatSaysTwiceThatItCannotJoinIsLeftOut) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  CannotJoin(world);
+  EXPECT_EQ(world.status().restarts.counted, 0);
+  world.VanishDeleted();
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Settle());
+  world.Take();
+
+  CannotJoin(world);
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask without worker-1"));
+  EXPECT_EQ(world.Say("Degraded"), "True WorkerLeftOut");
+  EXPECT_EQ(world.Find("Degraded")->message,
+            "mnist-worker-1 cannot join; the job goes on without it: begins at step 0");
+  EXPECT_TRUE(world.Has("worker-1"));
+}
+
+TEST(RestartsTest, WithoutALeftOutWorkerTheOthersFinishTheJob) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  CannotJoin(world);
+  world.VanishDeleted();
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Settle());
+  CannotJoin(world);
+
+  world.Exit("worker-0", 0);
+  world.seen.coordinator->phase = pushpull::JobPhase::kSucceeded;
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kSucceeded);
+}
+
 TEST(RestartsTest, AProgramThatIsNotThereIsFinalAndSaysSo) {
   for (const bool has_image : {false, true}) {
     World world(1, 1);

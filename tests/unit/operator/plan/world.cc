@@ -128,7 +128,11 @@ void World::Do(const Action& action) {
       absl::StrAppend(
           &done.back(), " ", MemberName(PodName(kJob, known.member)), " in ", known.rack);
     }
-    if (ask->racks.empty()) asked_ = *ask;
+    for (const LeftOutWorker& worker : ask->left_out) {
+      absl::StrAppend(&done.back(), " without worker-", worker.index);
+      seen.coordinator->workers[worker.index].is_left_out = true;
+    }
+    if (ask->racks.empty() && ask->left_out.empty()) asked_ = *ask;
   } else if (const auto* sync = std::get_if<RequestSync>(&action)) {
     done.push_back(absl::StrCat("sync ",
                                 pushpull::NameOf(sync->sync.mode),
@@ -177,8 +181,9 @@ void World::MeetMembers() {
     const MemberId member = *MemberOf(pod.meta.labels);
     if (member.role == JobRole::kServer) seen.coordinator->servers.insert(member.index);
     if (member.role != JobRole::kWorker) continue;
-    seen.coordinator->workers[member.index] = {.is_alive = true};
+    seen.coordinator->workers[member.index] = {.is_alive = true, .has_stepped = true};
     seen.coordinator->phase = pushpull::JobPhase::kRunning;
+    seen.coordinator->has_stepped = true;
     const ContainerStatus* server = ColocatedServerOf(pod);
     if (server != nullptr && !server->end)
       seen.coordinator->servers.insert(IndexBeside(member.index));

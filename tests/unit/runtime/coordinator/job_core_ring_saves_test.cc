@@ -141,6 +141,7 @@ TEST_F(RingSavesTest, WorkersStayUntilTheLastStepIsSaved) {
   EXPECT_TRUE(Sent<ActivateView>(kAnnSession)->view.members.empty());
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
   EXPECT_EQ(core_.Status(now_).checkpoint.step, Step{30});
+  EXPECT_EQ(core_.Status(now_).step, Step{30});
 }
 
 TEST_F(RingSavesTest, WorkersLeaveIfTheLastSaveFails) {

@@ -320,6 +320,27 @@ TEST_F(JobCoreTest, ACoordinatorThatEndsLeavesARunningJobToTheNextOne) {
   EXPECT_THAT(Said(), IsEmpty());
 }
 
+TEST_F(JobCoreTest, TheOthersCompleteAJobThatGoesOnWithoutAWorker) {
+  StartJob();
+  Close(kBobSession);
+
+  ASSERT_TRUE(core_.Resize(now_, {.left_out = {{WorkerId{1}, "cannot join"}}}).ok());
+  const JobStatus left_out = core_.Status(now_);
+  Receive(kAnnSession, Leave{Step{10}, {}});
+
+  EXPECT_EQ(left_out.workers.at(1).left_out, "cannot join");
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+}
+
+TEST_F(JobCoreTest, ACoordinatorOfAJobThatIsTakenDownStopsItsServers) {
+  StartJob();
+
+  Take(core_.OnStop(JobCore::Successor::kNone));
+
+  ASSERT_TRUE(Sent<Stop>(kServerSession).has_value());
+  EXPECT_TRUE(Sent<Stop>(kServerSession)->status.ok());
+}
+
 TEST_F(JobCoreTest, ACoordinatorIsNeededWhileAnybodyMayGoOnWithAnother) {
   StartJob();
   Receive(kServerSession, DrainRequest{});

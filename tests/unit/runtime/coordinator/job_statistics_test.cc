@@ -21,6 +21,19 @@ JobStatus StatusOf(const JobStatistics& statistics) {
   return status;
 }
 
+TEST(JobStatisticsTest, StepsOfAProcessAreKnownAfterItsEnd) {
+  JobStatistics statistics;
+  statistics.OnWorker(WorkerId{0}, {.steps_made = 3});
+
+  statistics.RetireWorker(WorkerId{0});
+
+  EXPECT_EQ(statistics.StepsMade(WorkerId{0}, false), 3);
+  EXPECT_EQ(statistics.StepsMade(WorkerId{0}, true), 0);  // by the next one
+  JobStatus status;
+  statistics.AddTo(status);
+  EXPECT_EQ(status.steps_made, 3);
+}
+
 TEST(JobStatisticsTest, TheTotalsOfAReplacedWorkerAreKept) {
   JobStatistics statistics;
   statistics.OnWorker(kAnn, {.step = Step{5}, .samples = 100, .bytes_pushed = 7});

@@ -70,6 +70,41 @@ TEST(WorkerRosterTest, FewerWantedCanCompleteTheJob) {
   EXPECT_TRUE(roster.IsComplete(1, SuccessPolicy::kAllWorkers));
 }
 
+TEST(WorkerRosterTest, TheOthersCompleteAJobThatGoesOnWithoutAWorker) {
+  WorkerRoster roster;
+  roster.OnRegistered(Info(0), SteadyTime{});
+  roster.LeaveOut({.worker = WorkerId{1}, .why = "cannot join"});
+
+  const bool with_none = roster.IsComplete(2, SuccessPolicy::kAllWorkers);
+  roster.OnLeft(WorkerId{0}, false);
+
+  EXPECT_FALSE(with_none);
+  EXPECT_TRUE(roster.IsComplete(2, SuccessPolicy::kAllWorkers));
+  EXPECT_EQ(roster.entries().at(WorkerId{1}).left_out, "cannot join");
+}
+
+TEST(WorkerRosterTest, ALeftOutWorkerMayJoinLater) {
+  WorkerRoster roster;
+  roster.OnRegistered(Info(0), SteadyTime{});
+  roster.LeaveOut({.worker = WorkerId{1}, .why = "cannot join"});
+  roster.LeaveOut({.worker = WorkerId{2}, .why = "cannot join"});
+
+  roster.OnRegistered(Info(1), SteadyTime{});
+  roster.OnResized(2);
+
+  for (const uint32_t index : {1, 2})
+    EXPECT_EQ(roster.entries().at(WorkerId{index}).left_out, "") << index;
+}
+
+TEST(WorkerRosterTest, AWorkerThatTakesPartIsNotLeftOut) {
+  WorkerRoster roster;
+  roster.OnRegistered(Info(0), SteadyTime{});
+
+  roster.LeaveOut({.worker = WorkerId{0}, .why = "cannot join"});
+
+  EXPECT_EQ(roster.entries().at(WorkerId{0}).left_out, "");
+}
+
 // The others are ended by who runs the job, and until then they may still push.
 TEST(WorkerRosterTest, WhereOneIsEnoughTheOthersAreWaitedFor) {
   WorkerRoster roster;

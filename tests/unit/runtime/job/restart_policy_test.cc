@@ -82,6 +82,104 @@ TEST(DecideAfterExitTest, AProgramThatCannotBeStartedIsFinal) {
   EXPECT_EQ(decision.text, "could not be started; the job fails without a restart");
 }
 
+// A program's error before the first step of the job.
+MemberExit EarlyExit(const std::string& line, int code = 1) {
+  return {.exit_code = code, .precedes_training = true, .line = line};
+}
+
+// The decisions about the ends of one worker, one after the other.
+std::vector<ExitDecision> DecideAll(const std::vector<MemberExit>& exits,
+                                    const RestartSpec& spec = {},
+                                    const std::vector<std::string>& others = {}) {
+  std::vector<ExitDecision> decisions;
+  RestartHistory history;
+  for (const MemberExit& exit : exits) {
+    decisions.push_back(DecideAfterExit(spec, exit, history, others));
+    history = decisions.back().history;
+  }
+  return decisions;
+}
+
+TEST(DecideAfterExitTest, AProgramThatEndsAlikeTwiceBeforeAnyStepCannotRun) {
+  const std::vector<ExitDecision> decisions =
+      DecideAll({EarlyExit("NameError: x"), EarlyExit("NameError: x")});
+
+  EXPECT_EQ(decisions[0].action, ExitAction::kRestartPod);
+  EXPECT_EQ(decisions[1].action, ExitAction::kFailJob);
+  EXPECT_EQ(decisions[1].job_exit_code, 1);
+  EXPECT_FALSE(decisions[1].is_limit_reached);
+  EXPECT_EQ(decisions[1].text,
+            "exited with code 1 before the job's first step, as in the try before; the job fails "
+            "because its program cannot run");
+}
+
+TEST(DecideAfterExitTest, WithoutALineTheExitCodeDecides) {
+  EXPECT_EQ(DecideAll({EarlyExit(""), EarlyExit("")})[1].action, ExitAction::kFailJob);
+  EXPECT_EQ(DecideAll({EarlyExit(""), EarlyExit("", 2)})[1].action, ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, AWorkerThatEndsDifferentlyIsALostWorker) {
+  MemberExit killed = EarlyExit("NameError: x");
+  killed.signal = 9;
+  MemberExit container_killed = EarlyExit("NameError: x", 137);
+  MemberExit no_memory = EarlyExit("NameError: x");
+  no_memory.reason = ExitReason::kOomKilled;
+  MemberExit no_step_of_its_own = EarlyExit("NameError: x");
+  no_step_of_its_own.precedes_training = false;
+
+  for (const MemberExit& other :
+       {EarlyExit("no route to host"), EarlyExit("NameError: x", 3), killed, no_memory})
+    EXPECT_EQ(DecideAll({EarlyExit("NameError: x"), other})[1].action, ExitAction::kRestartPod);
+  for (const MemberExit& lost : {killed, container_killed, no_memory, no_step_of_its_own})
+    EXPECT_EQ(DecideAll({lost, lost, lost})[2].action, ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, AServerThatEndsAlikeIsRestarted) {
+  MemberExit server = EarlyExit("address in use");
+  server.role = JobRole::kServer;
+
+  EXPECT_EQ(DecideAll({server, server})[1].action, ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, AnotherWorkersOtherEndSaysThatTheProgramCanRun) {
+  const std::vector<MemberExit> twice = {EarlyExit("NameError: x"), EarlyExit("NameError: x")};
+  const std::string same = DecideAll({twice[0]})[0].history.last_end;
+  const std::string other = DecideAll({EarlyExit("no GPU")})[0].history.last_end;
+
+  EXPECT_EQ(DecideAll(twice, {}, {same, ""})[1].action, ExitAction::kFailJob);
+  EXPECT_EQ(DecideAll(twice, {}, {same, other})[1].action, ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, ADisruptionBetweenTwoTriesSaysNothing) {
+  const MemberExit evicted{.reason = ExitReason::kEvicted, .precedes_training = true};
+
+  EXPECT_EQ(DecideAll({EarlyExit("NameError: x"), evicted, EarlyExit("NameError: x")})[2].action,
+            ExitAction::kFailJob);
+}
+
+TEST(DecideAfterExitTest, ARuleAllowsMoreTries) {
+  const RestartSpec spec{.rules = {OnCodes({1}, RestartAction::kRestartPod)}};
+
+  EXPECT_EQ(DecideAll({EarlyExit("not yet"), EarlyExit("not yet")}, spec)[1].action,
+            ExitAction::kRestartPod);
+}
+
+TEST(DecideAfterExitTest, AWorkerThatSaysTwiceThatItCannotJoinIsLeftOut) {
+  const MemberExit cannot{
+      .exit_code = 1, .is_final = true, .is_pending = true, .line = "begins at step 0 only"};
+  MemberExit other = cannot;
+  other.line = "no room";
+
+  const std::vector<ExitDecision> decisions = DecideAll({cannot, cannot});
+
+  EXPECT_EQ(decisions[0].action, ExitAction::kRestartPod);
+  EXPECT_EQ(decisions[0].text,
+            "exited with code 1 before its first step; restart, not counted, in 10 s");
+  EXPECT_EQ(decisions[1].action, ExitAction::kIgnore);
+  EXPECT_EQ(decisions[1].text, "cannot join; the job goes on without it");
+  EXPECT_EQ(DecideAll({cannot, other})[1].action, ExitAction::kRestartPod);
+}
+
 TEST(DecideAfterExitTest, APendingMemberNeverFailsTheJob) {
   for (const MemberExit& exit : {MemberExit{.exit_code = 3},
                                  MemberExit{.exit_code = 2, .is_final = true},
@@ -93,7 +191,7 @@ TEST(DecideAfterExitTest, APendingMemberNeverFailsTheJob) {
 
     EXPECT_EQ(decision.action, ExitAction::kRestartPod);
     EXPECT_EQ(decision.history.counted, 0);
-    EXPECT_THAT(decision.text, testing::HasSubstr("before it was ready; restart, not counted"));
+    EXPECT_THAT(decision.text, testing::HasSubstr("before its first step; restart, not counted"));
   }
 }
 

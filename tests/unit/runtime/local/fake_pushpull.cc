@@ -60,13 +60,18 @@ void ReportReady(const std::vector<std::string>& arguments, const std::string& l
 // Says of the job what the files `failure`, `view`, `wanted`, a number of servers, and
 // `wanted_workers` say. Of workers it knows the first alone. The file
 // `late` has the number of answers in which the server's statistics are still of the step before
-// the last.
+// the last. Workers have made a step where the file `stepped` is. Why a worker is left out goes to
+// the file `left_out`.
 class FakeCoordinator final : public SessionEvents {
  public:
   void OnMessage(SessionId /*session*/, FromMember /*message*/) override {}
   void OnClosed(SessionId /*session*/, const absl::Status& /*why*/) override {}
 
-  absl::Status Resize(const JobSize&) override { return absl::OkStatus(); }
+  absl::Status Resize(const JobSize& size) override {
+    std::ofstream file(FakeFile("left_out"));
+    for (const LeftOutWorker& it : size.left_out) file << ToString(it.worker) << " " << it.why;
+    return absl::OkStatus();
+  }
   absl::StatusOr<uint64_t> SaveCheckpoint() override { return 5; }
   absl::Status SetMode(const ModeChange&) override { return absl::OkStatus(); }
   absl::StatusOr<uint64_t> StartTrace(const TraceRequest&) override { return 6; }
@@ -81,6 +86,8 @@ class FakeCoordinator final : public SessionEvents {
     // Until a server starts.
     if (std::filesystem::exists(FakeFile("recovering"))) status.phase = JobPhase::kRecovering;
     status.step = Step{12};
+    if (!std::filesystem::exists(FakeFile("stepped")))
+      status.checkpoint.restored_step = status.step;
     status.samples = 600;
     status.seconds = 2;
     status.losses = {{.step = Step{1}, .loss = 2.5, .samples = 50}};

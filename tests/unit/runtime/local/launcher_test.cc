@@ -173,14 +173,56 @@ TEST_F(LauncherTest, AWorkerThatNeverJoinsFailsNoJobThatTrains) {
       "fi\n"
       "echo start >>$FAKE_DIR/starts\n"
       "if test $(wc -l <$FAKE_DIR/starts) = 3; then echo >$FAKE_DIR/third; exit 0; fi\n"
+      "printf \"pushpull-final: not on try $(wc -l <$FAKE_DIR/starts)\" "
+      ">$PUSHPULL_TERMINATION_LOG\n"
+      "exit 2",
+      "  restart: {initialDelaySeconds: 0, backoffLimit: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  EXPECT_THAT(
+      recorder_.output(),
+      HasSubstr("worker-1 exited with code 2 before its first step; restart, not counted, in "
+                "0 s: not on try 2"));
+  EXPECT_EQ(Report()["restarts"], 2);
+}
+
+TEST_F(LauncherTest, WithoutAWorkerThatCannotJoinTheOthersFinishTheJob) {
+  Launch(
+      "if test $PUSHPULL_INDEX = 0; then\n"
+      "  touch $FAKE_DIR/view; echo 2 >$FAKE_DIR/wanted_workers\n"
+      "  until grep -q 'cannot join' $FAKE_DIR/left_out; do sleep 0.01; done; exit 0\n"
+      "fi\n"
       "printf 'pushpull-final: not today' >$PUSHPULL_TERMINATION_LOG; exit 2",
       "  restart: {initialDelaySeconds: 0, backoffLimit: 0}\n");
 
   EXPECT_EQ(recorder_.AwaitEnd().exit_code, 0) << recorder_.output();
+  const std::string why = "cannot join; the job goes on without it: not today";
+  EXPECT_EQ(Read("left_out"), "worker-1 " + why);
   EXPECT_THAT(recorder_.output(),
-              HasSubstr("worker-1 exited with code 2 before it was ready; restart, not counted, in "
-                        "0 s: not today"));
-  EXPECT_EQ(Report()["restarts"], 2);
+              AllOf(HasSubstr("pushpull: worker-1 " + why), HasSubstr("\nworker-1 " + why)));
+  EXPECT_EQ(Report()["left_out"],
+            nlohmann::json::parse(absl::StrCat(R"([{"worker":1,"why":")", why, "\"}]")));
+  EXPECT_EQ(Report()["restarts"], 1);
+}
+
+TEST_F(LauncherTest, AProgramThatEndsAlikeTwiceBeforeAnyStepCannotRun) {
+  Launch("echo 'Traceback (most recent call last):'; echo '  File x'; echo 'NameError: x'\nexit 1",
+         "  restart: {initialDelaySeconds: 0}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 1) << recorder_.output();
+  EXPECT_EQ(Report()["failure"],
+            "worker-0 exited with code 1 before the job's first step, as in the try before; the "
+            "job fails because its program cannot run: NameError: x");
+  EXPECT_EQ(Report()["restarts"], 1);
+}
+
+TEST_F(LauncherTest, AProgramThatEndsAlikeAfterAStepIsRestarted) {
+  Write("stepped");
+  Launch("echo 'out of luck'; exit 1", "  restart: {initialDelaySeconds: 0, backoffLimit: 3}\n");
+
+  EXPECT_EQ(recorder_.AwaitEnd().exit_code, 1) << recorder_.output();
+  EXPECT_THAT(Report()["failure"].get<std::string>(),
+              HasSubstr("spec.restart.backoffLimit (3) is reached for this member: out of luck"));
 }
 
 TEST_F(LauncherTest, AWorkerThatCrashesIsStartedAgain) {

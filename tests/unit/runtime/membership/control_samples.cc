@@ -20,6 +20,7 @@ WorkerActivity SampleActivity() {
 WorkerStats SampleWorkerStats() {
   WorkerStats stats;
   stats.step = Step{12};
+  stats.steps_made = 20;
   stats.samples = 13;
   stats.bytes_pushed = 14;
   stats.bytes_pulled = 15;
@@ -378,7 +379,9 @@ WorkerStatus SampleWorkerStatus() {
           .joined_seconds = 17.5,
           .activity = SampleActivity(),
           .lateness_seconds = 0.5,
-          .rack = "r2"};
+          .rack = "r2",
+          .steps_made = 18,
+          .left_out = "cannot join"};
 }
 
 JobStatus SampleJobStatus() {
@@ -397,6 +400,7 @@ JobStatus SampleJobStatus() {
   status.shards_moving = 6;
   status.shards_in_one_rack = 7;
   status.step = Step{5};
+  status.steps_made = 22;
   status.samples = 6;
   status.seconds = 7.5;
   status.bytes_pushed = 8;

@@ -95,8 +95,9 @@ void LocalJob::ReportLoss(Step step, double loss, uint64_t) {
   record_.losses.push_back(loss);
 }
 
-void LocalJob::ReportResult(absl::string_view name, double value) {
+absl::Status LocalJob::ReportResult(absl::string_view name, double value) {
   record_.results[std::string(name)] = value;
+  return absl::OkStatus();
 }
 
 absl::Status LocalJob::Leave(Deadline) {

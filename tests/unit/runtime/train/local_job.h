@@ -81,7 +81,7 @@ class LocalJob final : public Job {
   WorkerId worker() const override { return options_.worker; }
   uint32_t workers() const override { return options_.workers; }
   void ReportLoss(Step step, double loss, uint64_t samples) override;
-  void ReportResult(absl::string_view name, double value) override;
+  absl::Status ReportResult(absl::string_view name, double value) override;
   absl::Status Leave(Deadline deadline) override;
 
  private:

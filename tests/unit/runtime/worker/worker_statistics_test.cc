@@ -38,6 +38,18 @@ TEST_F(WorkerStatisticsTest, ALossIsReportedOnce) {
   EXPECT_THAT(Report().losses, IsEmpty());
 }
 
+TEST_F(WorkerStatisticsTest, StepsBeforeTheWorkersOwnDoNotCount) {
+  statistics_.SetStep(Step{0});
+  EXPECT_EQ(Report().steps_made, 0);
+
+  statistics_.Begin(Step{100});
+  statistics_.SetStep(Step{100});
+  EXPECT_EQ(Report().steps_made, 0);
+  statistics_.SetStep(Step{103});
+
+  EXPECT_EQ(Report().steps_made, 3);
+}
+
 TEST_F(WorkerStatisticsTest, ANewSessionHasAllLossesInOrder) {
   AddLoss(1);
   Report();
