@@ -95,6 +95,9 @@ class Chunk {
   absl::StatusOr<LogEntry> Initialize(HostBuffer initial, uint64_t updates);
   // Raises the version to `version` and leaves the value as it is.
   LogEntry AdvanceTo(Step version);
+  // Takes back the samples of workers that are gone; empty: there are none. Errors of WithoutGone
+  // (sample_chunk.h).
+  absl::StatusOr<std::optional<LogEntry>> ReturnSamples(const StepRules& rules);
   // Turns version t into t + 1 with the contributions of step(), and clears it. The entry's payload
   // holds the sum's memory until it has been sent; the memory then returns to `pool`.
   // kResourceExhausted, kDataLoss: the step stays as it was; the job cannot continue.
@@ -131,6 +134,7 @@ class Chunk {
  private:
   // A step whose gradient does not count.
   absl::Status Skip(bool has_gradient);
+  void ReplaceValue(HostBuffer next, LogEntry& entry);
   absl::Status ApplyStep(const StepRules& rules,
                          const std::shared_ptr<BufferPool>& pool,
                          LogEntry& entry);

@@ -130,7 +130,7 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
     const absl::Status fits = CheckRowKeys(chunk, header.type, reception.buffer.bytes());
     if (!fits.ok()) return refuse(fits);
     const absl::Status divided =
-        HoldsSamples(chunk) ? DivideFirstStep(chunk, lane_.rules.membership(), reception.buffer)
+        HoldsSamples(chunk) ? DivideFirstStep(chunk, lane_.rules, reception.buffer)
                             : absl::OkStatus();
     if (!divided.ok()) return refuse(divided);
     absl::StatusOr<LogEntry> entry =
@@ -420,6 +420,7 @@ void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contribu
   }
   Recheck(chunk);
   Align(chunk);
+  ReturnSamples(chunk);
   responder_.Publish(chunk);
 }
 
@@ -432,6 +433,16 @@ void StepEngine::Align(Chunk& chunk) {
   replication_.Append(chunk, chunk.AdvanceTo(consistency.from_step));
 }
 
+// Async and Bounded: a worker that is gone pushes no more, and others may wait for its samples.
+void StepEngine::ReturnSamples(Chunk& chunk) {
+  if (!lane_.rules.policy().AppliesEachPush() || !HoldsSamples(chunk)) return;
+  if (!chunk.state().is_initialized() || !chunk.shard().member().is_open()) return;
+  capture_.BeforeApply(chunk);
+  absl::StatusOr<std::optional<LogEntry>> entry = chunk.ReturnSamples(lane_.rules);
+  if (!entry.ok()) return Fail(chunk, entry.status());
+  if (*entry) replication_.Append(chunk, **std::move(entry));
+}
+
 void StepEngine::BeginHandoverIfFree(Shard& shard) {
   const std::optional<Handover> due = shard.TakeHandoverIfFree(lane_.rules.policy());
   if (due) replication_.BeginHandover(shard, *due);
@@ -441,6 +452,7 @@ void StepEngine::OnPublishable(Shard& shard) {
   const StepPolicy& policy = lane_.rules.policy();
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
     Align(*chunk);
+    ReturnSamples(*chunk);
     if (policy.HoldsApart(*chunk)) {
       // Left over from when this server was primary before: steps have completed elsewhere since.
       const Step version = chunk->state().version();

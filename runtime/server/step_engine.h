@@ -86,6 +86,7 @@ class StepEngine {
   void CompleteIfReady(Chunk& chunk);
   void Complete(Chunk& chunk);
   void Align(Chunk& chunk);
+  void ReturnSamples(Chunk& chunk);
   void ReleaseHeld(std::vector<ReceivedContribution> released, Chunk* answered_later);
   void Fail(Chunk& chunk, const absl::Status& why);
   void At(SyncPhase phase) const;

@@ -72,8 +72,7 @@ class OperationTable {
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   // Job::Samples.
   absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
-  // A push which reports that the step's samples are done, unless the worker shares them with
-  // nobody.
+  // A push which reports that the step's samples are done.
   absl::StatusOr<Accepted> CommitSamples(SampleShare::Report report, SteadyTime now)
       ABSL_LOCKS_EXCLUDED(mu_);
   // The tensor of the job's sample queue, to be registered with the program's; empty: there is
@@ -153,8 +152,6 @@ class OperationTable {
                                      TensorRequest values,
                                      const PushOptions& options,
                                      SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<Accepted> CommitDivided(SampleShare::Report report, SteadyTime now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndStepLocked(std::optional<size_t> last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The error of a push of `pushed` that leaves `tensor` out of a step; null: of the step's end.
   absl::Status LeftOut(size_t tensor, const std::string* pushed) const

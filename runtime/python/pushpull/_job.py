@@ -170,6 +170,9 @@ class Job:
             self._end_if_released(part)
             if part.is_over or (self._epoch is not None and part.epoch > self._epoch):
                 return
+            if not part.has_step:
+                self._engine.commit_samples().wait(timeout)
+                continue
             ranges = [numpy.arange(first, first + count, dtype=numpy.int64) for first, count in part.ranges]
             indices = numpy.concatenate(ranges) if ranges else numpy.empty(0, numpy.int64)
             self.store._weight = float(part.count)

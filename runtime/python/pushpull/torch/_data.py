@@ -105,7 +105,8 @@ class _Steps:
             job._use_step(samples.step)
             try:
                 if samples.count == 0:
-                    job._push_nothing()
+                    if samples.has_step:
+                        job._push_nothing()
                 else:
                     self._check_schedules(samples.epoch)
                     yield self._hand_out(self._part_of(samples))
