@@ -198,7 +198,12 @@ void SampleLeases::Commit(WorkerId worker, SampleReport report, const NextEpoch&
   if (!WantsMore(report) && Find(worker) == nullptr) return;
   const auto lease = PlaceFor(worker);
   if (lease == leases_.end()) return;
-  if (AreDone(report)) {
+  const bool is_other_size = IsNumberOfSamples(next.num_samples) &&
+                             static_cast<uint64_t>(next.num_samples) != source_.num_samples;
+  if (is_other_size && !has_counted()) {
+    for (Lease& each : leases_) Give({}, each);
+    BeginEpoch(epoch_, next);
+  } else if (AreDone(report)) {
     counted_ += lease->in_work;
     Give({lease->range.first + lease->in_work, lease->range.count - lease->in_work}, *lease);
   }
@@ -252,7 +257,7 @@ void SampleLeases::HandOut(const NextEpoch& next) {
   std::vector<Lease*> waiting;
   for (Lease& lease : leases_)
     if (lease.range.count == 0) waiting.push_back(&lease);
-  if (!waiting.empty() && IsEpochOver()) BeginEpoch(next);
+  if (!waiting.empty() && IsEpochOver()) BeginEpoch(epoch_ + 1, next);
   // One part to each as long as there are several, so that they become fewer.
   while (!waiting.empty() && returned_.size() > 1) {
     Give(returned_.front(), *waiting.front());
@@ -303,10 +308,10 @@ uint64_t SampleLeases::EndOfEpoch() const {
   return source_.num_samples - (drops ? source_.num_samples % batch : 0);
 }
 
-void SampleLeases::BeginEpoch(const NextEpoch& next) {
+void SampleLeases::BeginEpoch(uint64_t epoch, const NextEpoch& next) {
   if (IsNumberOfSamples(next.num_samples))
     source_.num_samples = static_cast<uint64_t>(next.num_samples);
-  ++epoch_;
+  epoch_ = epoch;
   begun_in_ = next.version;
   counted_ = 0;
   returned_ = {{0, EndOfEpoch()}};

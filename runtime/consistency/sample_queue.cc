@@ -54,8 +54,7 @@ void PutSource(const SampleSource& source, ByteWriter& writer) {
   writer.Put(source.num_samples);
   writer.Put(source.epochs);
   writer.Put(source.batch);
-  writer.Put((source.is_global_batch ? kIsGlobalBatch : 0) |
-             (source.drops_last ? kDropsLast : 0));
+  writer.Put((source.is_global_batch ? kIsGlobalBatch : 0) | (source.drops_last ? kDropsLast : 0));
 }
 
 SampleSource GetSource(ByteReader& reader) {

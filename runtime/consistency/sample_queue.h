@@ -49,8 +49,12 @@ constexpr bool AreDone(SampleReport report) {
 constexpr bool WantsMore(SampleReport report) {
   return report != SampleReport::kLeaves && report != SampleReport::kLeavesWithout;
 }
+// Added to the weight: the worker must leave or stop, and the push is answered though there may be
+// no samples for it.
+inline constexpr double kAnswerAtOnce = 8;
 // Another number is a program's error, and says the least.
 constexpr SampleReport ReportOf(double weight) {
+  if (weight >= kAnswerAtOnce) weight -= kAnswerAtOnce;
   for (const SampleReport report : {SampleReport::kLeaves,
                                     SampleReport::kDone,
                                     SampleReport::kKeeps,
@@ -100,9 +104,9 @@ class SampleQueue {
   // are returned, and the next step is divided among `next`.
   void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
 
-  // Where the current step is too small for a share of each member, divides it among `first`, if one
-  // of them is a member: with backup workers those who were fast in the step before, so that no step
-  // waits for one that was not.
+  // Where the current step is too small for a share of each member, divides it among `first`, if
+  // one of them is a member: with backup workers those who were fast in the step before, so that no
+  // step waits for one that was not.
   void PreferInSmallStep(std::span<const WorkerId> first);
 
   // The size of the data set from the next epoch on; of this one if it has not begun. Workers push

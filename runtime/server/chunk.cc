@@ -89,7 +89,10 @@ LogEntry Chunk::AdvanceTo(Step version) {
   return entry;
 }
 
-absl::StatusOr<std::optional<LogEntry>> Chunk::ReturnSamples(const StepRules& rules) {
+absl::StatusOr<std::optional<LogEntry>> Chunk::FollowView(const StepRules& rules) {
+  const Consistency& consistency = rules.membership().active().consistency;
+  if (consistency.is_sync() && state_.version() < consistency.from_step)
+    return AdvanceTo(consistency.from_step);
   PUSHPULL_ASSIGN_OR_RETURN(std::optional<HostBuffer> next, WithoutGone(*this, rules));
   if (!next) return std::nullopt;
   LogEntry entry{.step = state_.version(), .payload = {}};

@@ -55,10 +55,10 @@ absl::StatusOr<std::vector<std::byte>> NextLeases(const Chunk& chunk, const Step
   leases.Retain([&](WorkerId worker) { return IsPresent(rules.membership(), worker); });
   // A worker that has left may have pushed before: its batch is back.
   if (IsPresent(rules.membership(), push.worker))
-    leases.Commit(push.worker,
-                  ReportOf(push.weight),
-                  {.num_samples = push.learning_rate,
-                   .version = Step{chunk.state().version().value() + 1}});
+    leases.Commit(
+        push.worker,
+        ReportOf(push.weight),
+        {.num_samples = push.learning_rate, .version = Step{chunk.state().version().value() + 1}});
   return leases.Encode();
 }
 
@@ -72,8 +72,7 @@ struct StepEnd {
 
 StepEnd EndOf(const Chunk& chunk, const StepRules& rules) {
   StepEnd end{.counted = {},
-              .next =
-                  MembersAt(rules.membership(), Step{chunk.state().version().value() + 1}),
+              .next = MembersAt(rules.membership(), Step{chunk.state().version().value() + 1}),
               .num_samples = chunk.step().counted().learning_rate()};
   for (const Contribution& contribution : chunk.step().counted().contributors()) {
     const SampleReport report = ReportOf(contribution.weight);
@@ -155,8 +154,7 @@ absl::StatusOr<std::optional<HostBuffer>> WithoutGone(const Chunk& chunk, const 
 }
 
 std::optional<SampleLeases> LeasesOf(const Chunk& chunk, const StepRules& rules) {
-  if (!rules.policy().AppliesEachPush() || !HoldsSamples(chunk) ||
-      !chunk.state().is_initialized())
+  if (!rules.policy().AppliesEachPush() || !HoldsSamples(chunk) || !chunk.state().is_initialized())
     return std::nullopt;
   absl::StatusOr<SampleLeases> leases = SampleLeases::Decode(chunk.state().value()->bytes());
   return leases.ok() ? std::optional(*std::move(leases)) : std::nullopt;
@@ -167,7 +165,8 @@ bool AwaitsSamples(const SampleLeases& leases,
                    const StepRules& rules,
                    const Waiter& push) {
   const FrameHeader& request = push.request;
-  if (!IsPush(request.type) || !leases.IsWaiting(request.worker, request.base_version))
+  if (!IsPush(request.type) || request.weight >= kAnswerAtOnce ||
+      !leases.IsWaiting(request.worker, request.base_version))
     return false;
   const std::optional<uint32_t> staleness = rules.policy().StalenessLimit();
   const Step next_of_others{chunk.clocks().Highest().value() + 1};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The chunk that holds the job's position in its data set: a SampleQueue in modes with common steps,
-// SampleLeases in the others (both in consistency/). Where other chunks apply the optimizer, this one
-// divides the next samples. A value from another mode, of a checkpoint or before a change of mode, is
-// taken over.
+// The chunk that holds the job's position in its data set: a SampleQueue in modes with common
+// steps, SampleLeases in the others (both in consistency/). Where other chunks apply the optimizer,
+// this one divides the next samples. A value from another mode, of a checkpoint or before a change
+// of mode, is taken over.
 #pragma once
 
 #include <optional>
@@ -41,9 +41,9 @@ absl::StatusOr<std::optional<HostBuffer>> WithoutGone(const Chunk& chunk, const 
 
 // The chunk's leases, if pushes to it may have to wait for one; else empty.
 std::optional<SampleLeases> LeasesOf(const Chunk& chunk, const StepRules& rules);
-// Whether the push of this worker, whose clock is then `clock`, is answered later: there is nothing to
-// hand out to it. In Bounded it is not kept from a further step, without samples, if others wait for
-// its clock.
+// Whether the push of this worker, whose clock is then `clock`, is answered later: there is nothing
+// to hand out to it, and it can wait. In Bounded it is not kept from a further step, without
+// samples, if others wait for its clock.
 bool AwaitsSamples(const SampleLeases& leases,
                    const Chunk& chunk,
                    const StepRules& rules,

@@ -254,11 +254,13 @@ absl::Status OperationTable::UseSamples(SampleSource source) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepSamples> OperationTable::Samples(uint64_t steps_ahead) const {
+absl::StatusOr<StepSamples> OperationTable::Samples(uint64_t steps_ahead) {
   MutexLock lock(mu_);
   if (!samples_ || tensors_.empty())
     return absl::FailedPreconditionError("Samples needs UseSamples and Register before");
-  return NextSamples(steps_ahead);
+  absl::StatusOr<StepSamples> samples = NextSamples(steps_ahead);
+  if (samples.ok() && steps_ahead == 0) samples_->SetTold(*samples);
+  return samples;
 }
 
 absl::StatusOr<StepSamples> OperationTable::NextSamples(uint64_t steps_ahead) const {
@@ -274,6 +276,13 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(SampleSha
     return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
   PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const queue, tensors_.FindDense(kSampleQueueTensor));
   const bool ends_step = numbers_.Next(queue->index) != numbers_.Highest();
+  const bool is_sync = consistency_.is_sync();
+  const bool only_asks = !ends_step && waiting_.empty() && (!is_sync || samples_->may_only_ask());
+  if (only_asks && (is_sync || numbers_.is_held())) {
+    Accepted ask{samples_->HoldAsk()};
+    if (is_sync) samples_->EndHeldAsk();  // the mode has changed since
+    return ask;
+  }
   if (ends_step) PUSHPULL_RETURN_IF_ERROR(EndStepLocked(queue->index));
   PUSHPULL_ASSIGN_OR_RETURN(Accepted accepted,
                             MakePushLocked(kSampleQueueTensor,
@@ -282,8 +291,8 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(SampleSha
                                            samples_->Commit(report),
                                            now));
   if (ends_step) numbers_.EndStep(false);
-  // Without a step the number counts for all tensors, so that they stay at the same.
-  if (!ends_step && !consistency_.is_sync()) numbers_.Begin(tensors_.size(), numbers_.Highest());
+  // Its number counts for all tensors, so that they stay at the same.
+  if (only_asks) numbers_.Begin(tensors_.size(), numbers_.Highest());
   return accepted;
 }
 
@@ -326,6 +335,7 @@ void OperationTable::Continue(Step next, const Consistency& consistency) {
   consistency_ = consistency;
   numbers_.Begin(tensors_.size(), next);
   numbers_.Resume();
+  if (samples_) samples_->EndHeldAsk();
 }
 
 void OperationTable::SkipTo(Step next) {
@@ -359,6 +369,7 @@ void OperationTable::FailWaiting(const absl::Status& why) {
   {
     MutexLock lock(mu_);
     waiting = std::exchange(waiting_, {});
+    if (samples_) samples_->EndHeldAsk(why);
   }
   for (const TensorRequest& request : waiting) request.pending->Fail(why);
 }

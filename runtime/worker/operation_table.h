@@ -71,7 +71,7 @@ class OperationTable {
   absl::Status EndStep() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   // Job::Samples.
-  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) ABSL_LOCKS_EXCLUDED(mu_);
   // A push which reports that the step's samples are done.
   absl::StatusOr<Accepted> CommitSamples(SampleShare::Report report, SteadyTime now)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -121,6 +121,7 @@ class OperationTable {
   void Resume() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     numbers_.Resume();
+    if (samples_) samples_->EndHeldAsk();
   }
   // No step begins after the current one: the worker must leave.
   void EndSoon() ABSL_LOCKS_EXCLUDED(mu_) {

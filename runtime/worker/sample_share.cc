@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -30,8 +31,8 @@ PushOptions SampleShare::Commit(Report report) {
   const bool has_any = HasAny();
   if (report.are_done) is_over_ = is_over_ || report.must_leave;
   const SampleReport says = !report.are_done ? SampleReport::kKeeps
-                            : is_over_ ? has_any ? SampleReport::kLeaves
-                                                 : SampleReport::kLeavesWithout
+                            : is_over_
+                                ? has_any ? SampleReport::kLeaves : SampleReport::kLeavesWithout
                             : has_any ? SampleReport::kDone
                                       : SampleReport::kAsks;
   return {.samples = static_cast<double>(says),
@@ -81,7 +82,10 @@ absl::StatusOr<StepSamples> SampleShare::OfQueue(const Consistency& mode,
 absl::StatusOr<StepSamples> SampleShare::OfLeases(Step next, uint64_t ahead) const {
   PUSHPULL_ASSIGN_OR_RETURN(const SampleLeases leases, SampleLeases::Decode(bytes()));
   if (!is_over_ && leases.epoch() < source_.epochs) {
-    PUSHPULL_RETURN_IF_ERROR(CheckIsOurs(leases.epoch(), leases.source()));
+    SampleSource jobs = leases.source();
+    const bool may_change = !leases.has_counted() && jobs.num_samples != source_.num_samples;
+    if (may_change) jobs.num_samples = source_.num_samples;  // the next push says so
+    PUSHPULL_RETURN_IF_ERROR(CheckIsOurs(leases.epoch(), jobs));
     if (leases.IsTurnedAway(worker_)) {
       return absl::ResourceExhaustedError(
           absl::StrCat(ToString(worker_),
@@ -90,7 +94,26 @@ absl::StatusOr<StepSamples> SampleShare::OfLeases(Step next, uint64_t ahead) con
                        " workers share a data set; lower spec.workers.replicas"));
     }
   }
-  return leases.ShareOf(worker_, next, ahead);
+  StepSamples share = leases.ShareOf(worker_, next, ahead);
+  if (leases.source().num_samples == source_.num_samples) return share;
+  share.ranges.clear();
+  share.count = share.total = 0;
+  return share;
+}
+
+std::shared_ptr<PendingOperation> SampleShare::HoldAsk() {
+  held_ask_ = std::make_shared<PendingOperation>("wait for samples");
+  return held_ask_;
+}
+
+void SampleShare::EndHeldAsk(const absl::Status& why) {
+  const std::shared_ptr<PendingOperation> ask = std::exchange(held_ask_, nullptr);
+  if (ask == nullptr) return;
+  if (why.ok()) {
+    ask->Finish();
+  } else {
+    ask->Fail(why);
+  }
 }
 
 std::optional<uint64_t> SampleShare::OtherBatch() const {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's end of the job's position in its data set (consistency/sample_queue.h, sample_leases.h):
-// its copy of the value, its push to it in each step, and how many epochs its program wants.
+// A worker's end of the job's position in its data set (consistency/sample_queue.h,
+// sample_leases.h): its copy of the value, its push to it in each step, and how many epochs its
+// program wants.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/consistency/view.h"
+#include "runtime/worker/pending_operation.h"
 
 namespace pushpull {
 
@@ -46,6 +49,14 @@ class SampleShare {
   // until then. kDataLoss: the value is not a queue. kFailedPrecondition: the job divides another
   // data set than this program's. kResourceExhausted: too many workers share it.
   absl::StatusOr<StepSamples> At(const Consistency& mode, Step next, uint64_t steps_ahead) const;
+  // What the program has been told of its next step.
+  void SetTold(const StepSamples& samples) { may_only_ask_ = !samples.has_step; }
+  bool may_only_ask() const { return may_only_ask_; }
+  // A commit that only asks for samples, during a hold of steps. It ends with the hold, and the
+  // worker asks again, because in another mode it may have to make the step.
+  std::shared_ptr<PendingOperation> HoldAsk();
+  void EndHeldAsk(const absl::Status& why = absl::OkStatus());
+
   // The job's samples per step and worker, if its program was begun with another number than ours.
   std::optional<uint64_t> OtherBatch() const;
   // Whether it requests no further samples because it was released.
@@ -65,6 +76,8 @@ class SampleShare {
   std::vector<float> value_;
   const std::vector<float> gradient_;  // zeros: only the fact that it is pushed counts
   bool is_over_ = false;
+  bool may_only_ask_ = false;
+  std::shared_ptr<PendingOperation> held_ask_;
 };
 
 // Says so if a job has another batch than the worker's program.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Data sets that workers share, in whole simulated jobs of every mode with servers, with faults from a
-// seed: workers that die and are replaced, join and are released, primaries that die, frames that are
-// lost, repeated and reordered.
+// Data sets that workers share, in whole simulated jobs of every mode with servers, with faults
+// from a seed: workers that die and are replaced, join and are released, primaries that die, frames
+// that are lost, repeated and reordered.
 //
-// The gradient of a worker is 1 for each of its samples, and their sum is subtracted: in the end the
-// values say how often each sample of each epoch has counted. That is once; where workers die, without
-// the gate, at most one batch for each of them counts twice or not at all. And a job makes no more
-// steps than its samples need.
+// The gradient of a worker is 1 for each of its samples, and their sum is subtracted: in the end
+// the values say how often each sample of each epoch has counted. That is once; where workers die,
+// without the gate, at most one batch for each of them counts twice or not at all. And a job makes
+// no more steps than its samples need.
 //
 // PUSHPULL_SIM_SEEDS=FIRST:COUNT runs other seeds, PUSHPULL_SIM_LOG=1 prints what the job says.
 #include <algorithm>
@@ -33,7 +33,8 @@
 namespace pushpull {
 namespace {
 
-enum class Counting { kSync, kGated, kBackup, kAsync, kBounded };
+// From Async to Sync in kBecomesSync.
+enum class Counting { kSync, kGated, kBackup, kAsync, kBounded, kBecomesSync };
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
@@ -48,6 +49,7 @@ Consistency ConsistencyOf(Counting counting, uint32_t backup_workers) {
     case Counting::kBackup:
       return {.backup_workers = backup_workers};
     case Counting::kAsync:
+    case Counting::kBecomesSync:
       return {.mode = SyncMode::kAsync};
     case Counting::kBounded:
       return {.mode = SyncMode::kBounded, .staleness = backup_workers};
@@ -105,15 +107,17 @@ class SampleSchedule {
 
   uint32_t Draw(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
   bool has_common_steps() const {
-    return counting_ != Counting::kAsync && counting_ != Counting::kBounded;
+    return counting_ == Counting::kSync || counting_ == Counting::kGated ||
+           counting_ == Counting::kBackup;
   }
 
   SimJobOptions MakeOptions(uint64_t seed) {
-    SimJobOptions options{
-        .settings =
-            {.job = "sim", .workers = workers_, .servers = servers_, .replication = replication_},
-        .consistency = ConsistencyOf(counting_, spare_),
-        .seed = seed};
+    SimJobOptions options{.settings = {.job = "sim",
+                                       .workers = workers_,
+                                       .servers = servers_,
+                                       .replication = replication_},
+                          .consistency = ConsistencyOf(counting_, spare_),
+                          .seed = seed};
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs
     if (std::getenv("PUSHPULL_SIM_LOG") != nullptr) options.log_level = LogLevel::kDebug;
     options.network.faults.delay_max = std::chrono::microseconds(Draw(3000));
@@ -135,11 +139,11 @@ class SampleSchedule {
     worker.model.assign(1, 0);
     const absl::Status used = node.operations().UseSamples(source_);
     if (!used.ok()) return Report("worker-", index, ": ", used.ToString());
-    const TensorSpec counts = SimTensor(
-        "counts", static_cast<int64_t>(size), OptimizerKind::kSgd, Reduction::kSum);
+    const TensorSpec counts =
+        SimTensor("counts", static_cast<int64_t>(size), OptimizerKind::kSgd, Reduction::kSum);
     const TensorSpec model = SimTensor("model", 1, OptimizerKind::kSgd, Reduction::kMean);
-    const std::vector<TensorRegistration> registrations = {
-        {.spec = counts, .value = worker.counts}, {.spec = model, .value = worker.model}};
+    const std::vector<TensorRegistration> registrations = {{.spec = counts, .value = worker.counts},
+                                                           {.spec = model, .value = worker.model}};
     worker.pending = {node.Register(registrations)};
   }
 
@@ -209,17 +213,16 @@ class SampleSchedule {
     most_samples_ = std::max(most_samples_, worker.share.count);
     std::fill(worker.gradient.begin(), worker.gradient.end(), 0.0F);
     for (const SampleRange& range : worker.share.ranges) {
-      const auto first = worker.gradient.begin() +
-                         static_cast<int64_t>(worker.share.epoch * source_.num_samples +
-                                              range.first);
+      const auto first =
+          worker.gradient.begin() +
+          static_cast<int64_t>(worker.share.epoch * source_.num_samples + range.first);
       std::fill_n(first, range.count, 1.0F);
     }
     const bool has_gradient = worker.share.count > 0;
     const PushOptions options{.samples = static_cast<double>(worker.share.count),
                               .has_gradient = has_gradient};
     const auto keep = [&](absl::StatusOr<std::shared_ptr<PendingOperation>> operation) {
-      if (!operation.ok())
-        return Report("worker-", index, ": ", operation.status().ToString());
+      if (!operation.ok()) return Report("worker-", index, ": ", operation.status().ToString());
       worker.pending.push_back(*std::move(operation));
     };
     if (worker.share.has_step) {
@@ -249,6 +252,7 @@ class SampleSchedule {
 
   void InjectFault() {
     if (job_.Status().phase != JobPhase::kRunning) return;
+    if (counting_ == Counting::kBecomesSync && job_.SetMode({.mode = SyncMode::kSync}).ok()) return;
     switch (Draw(4)) {
       case 0:
         if (replication_ > 0 && IsWhole(job_, servers_)) return LosePrimary();
@@ -312,19 +316,24 @@ class SampleSchedule {
     }
     if (newest_.empty()) Report("nobody has read the values");
     if (wrong > deaths_ * most_samples_) {
-      Report(wrong, " samples too many or too few after ", deaths_, " deaths, of batches of up to ",
+      Report(wrong,
+             " samples too many or too few after ",
+             deaths_,
+             " deaths, of batches of up to ",
              most_samples_);
     }
   }
 
   void CheckSteps() {
+    if (counting_ == Counting::kBecomesSync) return;
     if (empty_steps_ > deaths_ * most_workers_)
       return Report(empty_steps_, " times a worker was in a step without samples");
     const bool is_batch_known = source_.is_global_batch ? has_common_steps() : resizes_ == 0;
     for (uint64_t epoch = 0; epoch < source_.epochs; ++epoch) {
       if (!has_common_steps() && !source_.is_global_batch) {
         const uint64_t needed = CeilDiv(source_.num_samples, source_.batch);
-        CheckNumber(epoch, batches_[epoch], needed - std::min<uint64_t>(needed, deaths_), needed + deaths_);
+        CheckNumber(
+            epoch, batches_[epoch], needed - std::min<uint64_t>(needed, deaths_), needed + deaths_);
       } else if (has_common_steps() && is_batch_known && deaths_ == 0) {
         CheckCommonSteps(epoch, steps_[epoch].size());
       }
@@ -398,6 +407,91 @@ class SampleSchedule {
   std::string problem_;
 };
 
+// Workers of a job without common steps whose data set is one batch: the second one waits for what
+// the first one has.
+class OneBatch {
+ public:
+  OneBatch()
+      : job_({.settings = {.job = "sim", .workers = 2, .servers = 1},
+              .consistency = {.mode = SyncMode::kAsync}}) {
+    std::vector<std::shared_ptr<PendingOperation>> registrations;
+    for (uint32_t w = 0; w < 2; ++w) {
+      WorkerNode& node = job_.StartWorker(w);
+      node.Join();
+      EXPECT_TRUE(node.operations().UseSamples({.num_samples = 8, .epochs = 2, .batch = 8}).ok());
+      const TensorSpec spec = SimTensor("w", 1, OptimizerKind::kSgd, Reduction::kMean);
+      const std::vector<TensorRegistration> tensors = {{.spec = spec, .value = values_[w]}};
+      registrations.push_back(node.Register(tensors));
+    }
+    EXPECT_TRUE(job_.WaitAll(registrations).ok());
+    wait_ = Commit(1);
+    job_.scheduler().RunFor(std::chrono::seconds(1));
+  }
+
+  SimJob& job() { return job_; }
+  const std::shared_ptr<PendingOperation>& wait() const { return wait_; }
+  std::shared_ptr<PendingOperation> Commit(uint32_t worker) {
+    return *job_.worker(worker).CommitSamples();
+  }
+  std::shared_ptr<PendingOperation> Push(uint32_t worker) {
+    const auto samples = static_cast<double>(Samples(worker).count);
+    return *job_.worker(worker).PushPull("w", gradient_, values_[worker], {.samples = samples});
+  }
+  StepSamples Samples(uint32_t worker) {
+    const auto samples = job_.worker(worker).operations().Samples(0);
+    EXPECT_TRUE(samples.ok()) << samples.status();
+    return samples.ok() ? *samples : StepSamples{};
+  }
+
+ private:
+  std::vector<float> values_[2] = {{0}, {0}};
+  const std::vector<float> gradient_ = {1};
+  SimJob job_;
+  std::shared_ptr<PendingOperation> wait_;
+};
+
+TEST(SimWaitForSamplesTest, LastsUntilSomebodyReturnsThemOrTheEpochIsOver) {
+  OneBatch workers;
+  EXPECT_FALSE(workers.wait()->is_done());
+
+  workers.job().KillWorker(0);
+
+  ASSERT_TRUE(workers.job().Wait(workers.wait()).ok());
+  EXPECT_EQ(workers.Samples(1).epoch, 0U);
+  EXPECT_EQ(workers.Samples(1).count, 8U);
+}
+
+TEST(SimWaitForSamplesTest, EndsForAWorkerThatIsReleased) {
+  OneBatch workers;
+
+  ASSERT_TRUE(workers.job().ResizeWorkers(1).ok());
+
+  ASSERT_TRUE(workers.job().Wait(workers.wait()).ok());
+  EXPECT_EQ(workers.Samples(1).count, 0U);
+  ASSERT_TRUE(workers.job().Wait(workers.Commit(1)).ok());
+  EXPECT_TRUE(workers.Samples(1).is_over);
+  ASSERT_TRUE(workers.job().Wait(workers.job().worker(1).Leave()).ok());
+  EXPECT_EQ(workers.Samples(0).count, 8U);
+}
+
+TEST(SimWaitForSamplesTest, EndsForAChangeOfMode) {
+  OneBatch workers;
+  ASSERT_TRUE(workers.job().SetMode({.mode = SyncMode::kSync}).ok());
+  ASSERT_TRUE(workers.job().Wait(workers.wait()).ok());
+  EXPECT_FALSE(workers.Samples(1).has_step);
+
+  ASSERT_TRUE(workers.job().Wait(workers.Commit(1)).ok());  // asks again
+
+  EXPECT_EQ(workers.job().Status().consistency.mode, SyncMode::kSync);
+  EXPECT_TRUE(workers.Samples(1).has_step);
+  const std::vector<std::shared_ptr<PendingOperation>> step = {
+      workers.Push(0), workers.Push(1), workers.Commit(0), workers.Commit(1)};
+  ASSERT_TRUE(workers.job().WaitAll(step).ok());
+  EXPECT_EQ(workers.Samples(0).epoch, 1U);
+  EXPECT_EQ(workers.Samples(0).count, 4U);
+  EXPECT_EQ(workers.Samples(1).count, 4U);
+}
+
 class SimSamplesTest : public testing::TestWithParam<std::pair<Counting, const char*>> {};
 
 TEST_P(SimSamplesTest, EverySampleCountsAsPromisedAndNoStepIsInVain) {
@@ -414,7 +508,8 @@ INSTANTIATE_TEST_SUITE_P(Modes,
                                          std::pair{Counting::kGated, "Gated"},
                                          std::pair{Counting::kBackup, "Backup"},
                                          std::pair{Counting::kAsync, "Async"},
-                                         std::pair{Counting::kBounded, "Bounded"}),
+                                         std::pair{Counting::kBounded, "Bounded"},
+                                         std::pair{Counting::kBecomesSync, "BecomesSync"}),
                          [](const auto& mode) { return mode.param.second; });
 
 }  // namespace

@@ -226,8 +226,8 @@ class Job {
 
   // The workers divide `source` among themselves: after Register, Samples() returns this worker's
   // part of its next step. Every worker calls this with the same arguments, before Register.
-  // spec.workers.globalBatch, if set, replaces `source.batch`. In modes Async and Bounded each worker
-  // takes the next samples when it has done its own. Never blocks.
+  // spec.workers.globalBatch, if set, replaces `source.batch`. In modes Async and Bounded each
+  // worker takes the next samples when it has done its own. Never blocks.
   //
   // clang-format off
   //   kInvalidArgument     a number in `source` is 0.

@@ -147,7 +147,8 @@ TEST(MembershipViewTest, AQuorumIsTheDesiredWorkersWithoutBackups) {
   EXPECT_EQ(least(Step{7}, 5), 2U);
   EXPECT_EQ(least(Step{7}, 2), 1U);
   EXPECT_EQ(least(Step{7}, 1), 1U);
-  // Whoever has the samples of the step may still compute, unless all have said that they have none.
+  // Whoever has the samples of the step may still compute, unless all have said that they have
+  // none.
   EXPECT_EQ(least(Step{8}, 3, false), 3U);
 }
 

@@ -215,8 +215,8 @@ TEST(SampleLeasesTest, RejectsBytesThatHaveNone) {
   EXPECT_THAT(SampleLeases::Decode(damaged).status().message(), HasSubstr("damaged"));
 }
 
-// Workers that push, join, leave and die in any order. What a worker has in work is told to it once,
-// with the answer to its push, and must be what counts with the next.
+// Workers that push, join, leave and die in any order. What a worker has in work is told to it
+// once, with the answer to its push, and must be what counts with the next.
 class LeaseModel {
  public:
   explicit LeaseModel(uint32_t seed)
@@ -243,7 +243,8 @@ class LeaseModel {
       if (kind == 0) {
         Lose(worker);
       } else if (in_work == told_.end()) {
-        leases_.Commit(worker, kind == 1 ? SampleReport::kLeavesWithout : SampleReport::kAsks, size);
+        leases_.Commit(
+            worker, kind == 1 ? SampleReport::kLeavesWithout : SampleReport::kAsks, size);
       } else if (kind == 1) {
         leases_.Commit(worker, SampleReport::kKeeps, size);
       } else {

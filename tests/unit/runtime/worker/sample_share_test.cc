@@ -207,6 +207,27 @@ TEST(SampleShare, AJobThatContinuesInAsyncAsksForALease) {
   EXPECT_FALSE(SamplesAt(share, Step{0}, 0, kAsync).is_over);
 }
 
+TEST(SampleShare, TakesAnotherSizeForAnEpochOfLeasesOfWhichNothingHasCounted) {
+  SampleSource other = kShared;
+  other.num_samples = 60;
+  SampleShare share(kSharer, other);
+  SampleLeases leases = LeasesOf({kSharer, WorkerId{2}});
+  ReceiveQueue(leases, share);
+  EXPECT_EQ(SamplesAt(share, Step{0}, 0, kAsync).count, 0U);
+
+  const PushOptions ask = share.Commit({});
+  leases.Commit(kSharer, ReportOf(ask.samples), {.num_samples = ask.learning_rate});
+  ReceiveQueue(leases, share);
+
+  EXPECT_EQ(leases.source().num_samples, 60U);
+  EXPECT_EQ(SamplesAt(share, Step{1}, 0, kAsync).count, 8U);
+  leases.Commit(WorkerId{2}, SampleReport::kDone, {.num_samples = 60});
+  SampleShare late(kSharer, kShared);
+  ReceiveQueue(leases, late);
+  EXPECT_THAT(std::string(late.At(kAsync, Step{2}, 0).status().message()),
+              HasSubstr("has 60 samples"));
+}
+
 TEST(SampleShare, SaysThatTooManyWorkersShareTheData) {
   std::vector<WorkerId> workers;
   for (uint32_t i = 0; i < SampleLeases::kWorkersMax; ++i) workers.push_back(WorkerId{i + 10});
