@@ -8,6 +8,10 @@ import unittest
 from package_test import HERE, JobTest
 
 
+ASYNC = ("spec.sync.mode=Async",)
+BOUNDED = ("spec.sync.mode=Bounded", "spec.sync.staleness=2")
+
+
 class DataTest(JobTest):
     SCENARIOS = HERE / "data_scenarios.py"
 
@@ -186,6 +190,45 @@ class DataTest(JobTest):
         counted = [pair for file in self.folder.glob("counted-*") for pair in file.read_text().split()]
         self.assertEqual(sorted(counted), sorted(f"{epoch}:{sample}" for epoch in range(2) for sample in range(2000)))
         self.assertEqual(report["uneven_steps"], 0)
+
+    def test_workers_without_common_steps_share_each_epoch(self) -> None:
+        for settings in (ASYNC, BOUNDED):
+            for num_workers in (0, 2):
+                with self.subTest(settings=settings, num_workers=num_workers):
+                    self.run_scenario("reads", 1000, json.dumps({"num_workers": num_workers, "batch_size": 16}), workers=3,
+                                      settings=settings)
+
+                    self.assert_each_once(1000, 2, processes=3)
+
+    def test_worker_that_joins_or_is_released_without_common_steps_shares_the_epoch(self) -> None:
+        for settings in (ASYNC, BOUNDED):
+            with self.subTest(settings=settings):
+                self.run_scenario("resizes", 0, settings=settings)
+
+                seen = self.assert_each_once(8000, 2, processes=3)
+                self.assertGreater(min(len(pairs) for pairs in seen), 100)
+                (self.folder / "third worker trains").unlink()
+
+    def test_samples_of_a_worker_that_dies_without_common_steps_are_trained_by_others(self) -> None:
+        for settings in (ASYNC, BOUNDED):
+            with self.subTest(settings=settings):
+                report = self.run_scenario("dies_in_a_step", settings=settings)
+
+                counted = [pair for file in self.folder.glob("counted-*") for pair in file.read_text().split()]
+                self.assertEqual(sorted(counted), sorted(f"{epoch}:{sample}" for epoch in range(2) for sample in range(1000)))
+                self.assertEqual(report["restarts"], 1)
+                for file in self.folder.glob("*ed*"):
+                    if file.is_file():
+                        file.unlink()
+
+    def test_backup_workers_make_no_steps_in_vain(self) -> None:
+        report = self.run_scenario("reads", 1000, "{}", workers=3, settings=("spec.sync.backupWorkers=1",))
+
+        seen = {pair for pairs in self.take_seen() for pair in pairs}
+        self.assertEqual(seen, {(epoch, sample) for epoch in range(2) for sample in range(1000)})
+        needed = 2 * -(-1000 // 128)  # of two contributors each
+        self.assertGreaterEqual(report["steps"], needed)
+        self.assertLessEqual(report["steps"], needed + 2 * 6)  # what is left is divided again until nothing is
 
     def test_wrong_use_is_named(self) -> None:
         self.run_scenario("wrong_use_is_named", workers=1, ends_with=3)
