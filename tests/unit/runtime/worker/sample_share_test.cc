@@ -207,7 +207,7 @@ TEST(SampleShare, AJobThatContinuesInAsyncAsksForALease) {
   EXPECT_FALSE(SamplesAt(share, Step{0}, 0, kAsync).is_over);
 }
 
-TEST(SampleShare, TakesAnotherSizeForAnEpochOfLeasesOfWhichNothingHasCounted) {
+TEST(SampleShare, TakesAnotherSizeWhereNothingOfTheEpochHasCounted) {
   SampleSource other = kShared;
   other.num_samples = 60;
   SampleShare share(kSharer, other);
