@@ -105,8 +105,7 @@ class _Steps:
             job._use_step(samples.step)
             try:
                 if samples.count == 0:
-                    if samples.has_step:
-                        job._push_nothing()
+                    job._push_nothing()
                 else:
                     self._check_schedules(samples.epoch)
                     yield self._hand_out(self._part_of(samples))
@@ -127,9 +126,8 @@ class _Steps:
 
     def _next(self) -> Any:
         """This worker's samples of the next step. Ends the program of a released worker."""
-        samples = self.job._engine.samples()
+        samples = self.job._next_samples(self.timeout, self._iterations)
         self._batch = samples.batch or self._batch
-        self.job._end_if_released(samples)
         return samples
 
     def _check_schedules(self, epoch: int) -> None:
