@@ -8,8 +8,8 @@
 //   lease:  [ batch in work | planned ............ ]
 //
 //   the batch is done     -> the next one of the lease is in work
-//   the lease is used up  -> a part that came back; else half of what is planned in the longest
-//   lease nothing to hand out   -> the worker waits until a lease comes back or the epoch is over
+//   the lease is used up  -> a part that came back, or else half of the longest plan
+//   nothing to hand out   -> the worker waits until a lease comes back or the epoch is over
 //   the worker is gone    -> its lease, batch in work included, comes back
 //
 // Only the batch in work is bound to its worker: a worker begins a batch when it has the answer to

@@ -28,15 +28,15 @@ TensorSpec SampleShare::spec() const {
 }
 
 PushOptions SampleShare::Commit(Report report) {
-  const bool has_any = HasAny();
-  if (report.are_done) is_over_ = is_over_ || report.must_leave;
-  const SampleReport says = !report.are_done ? SampleReport::kKeeps
-                            : is_over_
-                                ? has_any ? SampleReport::kLeaves : SampleReport::kLeavesWithout
-                            : has_any ? SampleReport::kDone
-                                      : SampleReport::kAsks;
+  is_over_ = is_over_ || (report.are_done && report.must_leave);
+  const SampleReport says = report.are_done ? ReportOfDone() : SampleReport::kKeeps;
   return {.samples = static_cast<double>(says),
           .learning_rate = static_cast<double>(source_.num_samples)};
+}
+
+SampleReport SampleShare::ReportOfDone() const {
+  if (HasAny()) return is_over_ ? SampleReport::kLeaves : SampleReport::kDone;
+  return is_over_ ? SampleReport::kLeavesWithout : SampleReport::kAsks;
 }
 
 // In modes with common steps an empty share is as good as done.

@@ -68,6 +68,7 @@ class SampleShare {
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(value_)); }
   absl::StatusOr<StepSamples> OfQueue(const Consistency& mode, Step next, uint64_t ahead) const;
   absl::StatusOr<StepSamples> OfLeases(Step next, uint64_t ahead) const;
+  SampleReport ReportOfDone() const;
   bool HasAny() const;
   absl::Status CheckIsOurs(uint64_t epoch, const SampleSource& jobs) const;
 
