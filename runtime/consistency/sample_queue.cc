@@ -71,7 +71,9 @@ SampleQueue::SampleQueue(const SampleSource& source,
                          Step step,
                          uint64_t epoch,
                          std::vector<SampleRange> left)
-    : source_(source), step_(step), epoch_(epoch), position_(source.num_samples) {
+    : source_(source), step_(step), epoch_(epoch) {
+  if (Count(left) == source.num_samples) return;  // it has not begun
+  position_ = source.num_samples;
   Return(std::move(left));
   EndEpochIfOver();
 }

@@ -181,6 +181,16 @@ TEST(SampleLeasesTest, AModeWithCommonStepsTakesOverWhatIsLeft) {
   EXPECT_THAT(queue.ShareOf(kSlow, Step{7}).ranges, ElementsAre(SampleRange{30, 10}));
 }
 
+TEST(SampleLeasesTest, AnEpochThatHasNotBegunMayChangeItsSize) {
+  SampleQueue queue =
+      LeasesOf({.num_samples = 40, .batch = 10}, {kFast, kSlow}).ToQueue({}, Step{7});
+
+  queue.SetNumSamples(6);
+  queue.SetMembers({kFast});
+
+  EXPECT_THAT(queue.ShareOf(kFast, Step{7}).ranges, ElementsAre(SampleRange{0, 6}));
+}
+
 TEST(SampleLeasesTest, TakesOverWhatAModeWithCommonStepsHasLeft) {
   SampleQueue queue({.num_samples = 40, .batch = 10});
   queue.SetMembers({kFast, kSlow});
