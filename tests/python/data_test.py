@@ -146,10 +146,11 @@ class DataTest(JobTest):
 
         self.assertTrue((self.folder / "released").exists())
 
-    def resume(self, *arguments: object, ends_with: int = 0, **choices: object) -> list[tuple[int, int]]:
+    def resume(self, *arguments: object, ends_with: int = 0, settings: tuple[str, ...] = (),
+               **choices: object) -> list[tuple[int, int]]:
         """Goes on after the last run; what it has seen."""
         self.run_scenario("is_resumed", *arguments, json.dumps(choices), ends_with=ends_with,
-                          settings=("spec.checkpoint.claim=models",))
+                          settings=("spec.checkpoint.claim=models", *settings))
         return sorted(pair for pairs in self.take_seen() for pair in pairs)
 
     def test_resumed_job_trains_the_epochs_that_were_added(self) -> None:
@@ -162,6 +163,13 @@ class DataTest(JobTest):
             with self.subTest(count=count):
                 self.resume(160, 1, 0)
                 self.assertEqual(self.resume(count, 3, 0), [(epoch, sample) for epoch in (1, 2) for sample in range(count)])
+                shutil.rmtree(self.folder / ".pushpull")
+
+    def test_job_is_resumed_in_another_mode(self) -> None:
+        for first, second in (((), ASYNC), (ASYNC, ())):
+            with self.subTest(first=first, second=second):
+                self.resume(160, 1, 0, settings=first)
+                self.assertEqual(self.resume(100, 2, 0, settings=second), [(1, sample) for sample in range(100)])
                 shutil.rmtree(self.folder / ".pushpull")
 
     def test_changes_that_a_resumed_job_cannot_take_are_named(self) -> None:
