@@ -49,9 +49,10 @@ absl::StatusOr<SampleLeases> SampleLeases::Decode(std::span<const std::byte> byt
   ByteReader reader(bytes);
   const auto magic = reader.Get<uint32_t>();
   const auto format = reader.Get<uint32_t>();
-  if (bytes.size() != SampleQueue::kBytes || magic != kMagicOfLeases)
+  if (bytes.size() != SampleQueue::kBytes || magic != kMagicOfLeases) {
     return absl::DataLossError(
         "the job's position in its data set cannot be read: the value has no leases");
+  }
   if (format > kFormatOfLeases) {
     return absl::DataLossError(absl::StrCat("the leases of the job's data set have format ",
                                             format,

@@ -54,11 +54,12 @@ absl::StatusOr<std::vector<std::byte>> NextLeases(const Chunk& chunk, const Step
   if (rules.global_batch() > 0) leases.SetGlobalBatch(rules.global_batch());
   leases.Retain([&](WorkerId worker) { return IsPresent(rules.membership(), worker); });
   // A worker that has left may have pushed before: its batch is back.
-  if (IsPresent(rules.membership(), push.worker))
+  if (IsPresent(rules.membership(), push.worker)) {
     leases.Commit(
         push.worker,
         ReportOf(push.weight),
         {.num_samples = push.learning_rate, .version = Step{chunk.state().version().value() + 1}});
+  }
   return leases.Encode();
 }
 
