@@ -24,7 +24,7 @@ class OperationTableTest : public testing::Test {
         std::make_shared<Registration>(std::vector<RegisteredTensor>{{.spec = spec, .value = out_}},
                                        std::make_shared<PendingOperation>("register"));
     registration->SetPlaces({{.spec = spec}});
-    operations.Begin(*registration, Step{3}, {}, /*is_late=*/false);
+    operations.Begin(*registration, Step{3}, {});
   }
 
   absl::StatusOr<OperationTable::Accepted> Push() {
