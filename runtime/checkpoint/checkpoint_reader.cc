@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/stored_chunks.h"
 #include "runtime/checkpoint/tensor_roles.h"
+#include "runtime/consistency/sample_leases.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/shard/chunk.h"
@@ -111,8 +112,14 @@ class StoredCheckpoint final : public Checkpoint {
     if (samples == by_name_.end()) return absl::OkStatus();
     std::vector<float> values(samples->second.num_values);
     PUSHPULL_RETURN_IF_ERROR(Read(kSampleQueueTensor, 0, values));
-    PUSHPULL_ASSIGN_OR_RETURN(const SampleQueue queue,
-                              SampleQueue::Decode(std::as_bytes(std::span(values))));
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+    if (SampleLeases::AreIn(bytes)) {
+      PUSHPULL_ASSIGN_OR_RETURN(const SampleLeases leases, SampleLeases::Decode(bytes));
+      const StepSamples now = leases.ShareOf(WorkerId{0}, Step{}, 0);
+      position_ = {.source = leases.source(), .epoch = now.epoch, .position = now.position};
+      return absl::OkStatus();
+    }
+    PUSHPULL_ASSIGN_OR_RETURN(const SampleQueue queue, SampleQueue::Decode(bytes));
     const StepSamples now = queue.ShareOf(WorkerId{0}, queue.step());
     position_ = {.source = queue.source(), .epoch = now.epoch, .position = now.position};
     return absl::OkStatus();

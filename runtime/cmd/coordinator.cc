@@ -86,8 +86,6 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
                    .workers = static_cast<uint32_t>(job.spec.workers.replicas),
                    .servers = static_cast<uint32_t>(job.spec.servers.replicas),
                    .replication = static_cast<uint32_t>(job.spec.servers.replication),
-                   .divides_samples = job.spec.sync.mode == SyncMode::kSync ||
-                                      job.spec.sync.mode == SyncMode::kAllReduce,
                    .global_batch = static_cast<uint64_t>(job.spec.workers.global_batch.value_or(0)),
                    .deterministic = job.spec.sync.deterministic,
                    .noise_scale = job.spec.sync.noise_scale,

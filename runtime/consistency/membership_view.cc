@@ -45,12 +45,13 @@ void MembershipView::ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)
   }
 }
 
-size_t MembershipView::Quorum(Step step, uint32_t desired) const {
+bool MembershipView::IsQuorum(Step step, uint32_t desired, size_t asked, bool has_samples) const {
   const auto members = static_cast<size_t>(absl::c_count_if(
       active_.members, [&](const ViewMember& member) { return member.ContributesTo(step); }));
   const uint32_t spare = active_.consistency.backup_workers;
   const size_t needed = desired > spare ? desired - spare : 1;
-  return std::max<size_t>(1, std::min(members, needed));
+  const size_t quorum = std::max<size_t>(1, std::min(members, needed));
+  return asked >= (has_samples ? quorum : std::max(quorum, members));
 }
 
 bool MembershipView::IsOfNextMode(Step step) const {

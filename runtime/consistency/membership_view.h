@@ -27,10 +27,11 @@ class MembershipView {
   // Calls `visit` for every worker that `step` must wait for; twice for a worker in both views.
   void ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)> visit) const;
 
-  // With backup workers: how many contributions complete `step` on the leading chunk of a job with
-  // `desired` workers. Above 0. Servers may differ in `desired` for a moment, which is harmless:
-  // only that chunk's primary uses it.
-  size_t Quorum(Step step, uint32_t desired) const;
+  // With backup workers: whether `asked` contributions complete `step` on the leading chunk of a
+  // job with `desired` workers. One of them has samples, unless no member has: those without any
+  // push at once, and would leave behind the ones that compute. Servers may differ in `desired` for
+  // a moment, which is harmless: only that chunk's primary uses it.
+  bool IsQuorum(Step step, uint32_t desired, size_t asked, bool has_samples) const;
 
   // A proposed mode, not yet active here, begins at `step` or earlier.
   bool IsOfNextMode(Step step) const;

@@ -7,8 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
-#include "runtime/base/wire_bytes.h"
-
 namespace pushpull {
 namespace {
 
@@ -17,7 +15,6 @@ constexpr uint32_t kFormat = 2;          // 1 has no kDropsLast
 // Flags of a source.
 constexpr uint64_t kIsGlobalBatch = 1;
 constexpr uint64_t kDropsLast = 2;
-constexpr double kSamplesMax = 9007199254740992;  // 2^53: up to here a double has all integers
 constexpr size_t kMemberBytes = SampleQueue::kWorkersMax / 8;
 
 uint64_t Count(const std::vector<SampleRange>& ranges) {
@@ -53,6 +50,34 @@ std::vector<SampleRange> Slice(const std::vector<SampleRange>& ranges,
 
 }  // namespace
 
+void PutSource(const SampleSource& source, ByteWriter& writer) {
+  writer.Put(source.num_samples);
+  writer.Put(source.epochs);
+  writer.Put(source.batch);
+  writer.Put((source.is_global_batch ? kIsGlobalBatch : 0) | (source.drops_last ? kDropsLast : 0));
+}
+
+SampleSource GetSource(ByteReader& reader) {
+  SampleSource source;
+  for (uint64_t* number : {&source.num_samples, &source.epochs, &source.batch})
+    *number = reader.Get<uint64_t>();
+  const auto flags = reader.Get<uint64_t>();
+  source.is_global_batch = (flags & kIsGlobalBatch) != 0;
+  source.drops_last = (flags & kDropsLast) != 0;
+  return source;
+}
+
+SampleQueue::SampleQueue(const SampleSource& source,
+                         Step step,
+                         uint64_t epoch,
+                         std::vector<SampleRange> left)
+    : source_(source), step_(step), epoch_(epoch) {
+  if (Count(left) == source.num_samples) return;  // it has not begun
+  position_ = source.num_samples;
+  Return(std::move(left));
+  EndEpochIfOver();
+}
+
 absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   const auto magic = reader.Get<uint32_t>();
@@ -68,11 +93,7 @@ absl::StatusOr<SampleQueue> SampleQueue::Decode(std::span<const std::byte> bytes
                                             ": use a newer one"));
   }
   SampleQueue queue{SampleSource{}};
-  for (uint64_t* number : {&queue.source_.num_samples, &queue.source_.epochs, &queue.source_.batch})
-    *number = reader.Get<uint64_t>();
-  const auto flags = reader.Get<uint64_t>();
-  queue.source_.is_global_batch = (flags & kIsGlobalBatch) != 0;
-  queue.source_.drops_last = (flags & kDropsLast) != 0;
+  queue.source_ = GetSource(reader);
   queue.step_ = Step{reader.Get<uint64_t>()};
   for (uint64_t* number : {&queue.epoch_, &queue.position_, &queue.dropped_})
     *number = reader.Get<uint64_t>();
@@ -99,11 +120,7 @@ std::vector<std::byte> SampleQueue::Encode() const {
   ByteWriter writer;
   writer.Put(kMagic);
   writer.Put(kFormat);
-  writer.Put(source_.num_samples);
-  writer.Put(source_.epochs);
-  writer.Put(source_.batch);
-  writer.Put((source_.is_global_batch ? kIsGlobalBatch : 0) |
-             (source_.drops_last ? kDropsLast : 0));
+  PutSource(source_, writer);
   writer.Put(step_.value());
   writer.Put(epoch_);
   writer.Put(position_);
@@ -131,7 +148,7 @@ void SampleQueue::SetMembers(std::vector<WorkerId> members) {
 
 void SampleQueue::SetNumSamples(double num_samples) {
   const bool has_begun = position_ > 0 || !returned_.empty();
-  if (!has_begun && num_samples >= 1 && num_samples <= kSamplesMax)
+  if (!has_begun && IsNumberOfSamples(num_samples))
     source_.num_samples = static_cast<uint64_t>(num_samples);
 }
 
@@ -151,16 +168,28 @@ std::vector<SampleRange> SampleQueue::StepRanges() const {
 std::vector<SampleRange> SampleQueue::RangesOf(size_t member,
                                                const std::vector<SampleRange>& step) const {
   const uint64_t size = Count(step);
-  // Where a full step has two samples for every member, a smaller one gives nobody a single sample,
-  // which batch norm does not take: it goes to fewer members.
-  const uint64_t least = batch() >= 2 * members_.size() ? 2 : 1;
-  const uint64_t sharers = std::clamp<uint64_t>(size / least, 1, members_.size());
+  const uint64_t sharers = NumSharers(size);
   // Evenly: shares differ by at most one sample.
   const auto before = [&](uint64_t m) {
     m = std::min(m, sharers);
     return size / sharers * m + size % sharers * m / sharers;
   };
   return Slice(step, before(member), before(member + 1));
+}
+
+// Where a full step has two samples for every member, a smaller one gives nobody a single sample,
+// which batch norm does not take: it goes to fewer members.
+uint64_t SampleQueue::NumSharers(uint64_t samples) const {
+  const uint64_t least = batch() >= 2 * members_.size() ? 2 : 1;
+  return std::clamp<uint64_t>(samples / least, 1, members_.size());
+}
+
+void SampleQueue::PreferInSmallStep(std::span<const WorkerId> first) {
+  if (members_.empty() || NumSharers(Count(StepRanges())) == members_.size()) return;
+  std::vector<WorkerId> preferred;
+  for (const WorkerId worker : first)
+    if (absl::c_linear_search(members_, worker)) preferred.push_back(worker);
+  if (!preferred.empty()) SetMembers(std::move(preferred));
 }
 
 StepSamples SampleQueue::ShareOf(WorkerId worker, Step step) const {
@@ -192,12 +221,21 @@ void SampleQueue::Advance(std::span<const WorkerId> counted, std::vector<WorkerI
     Append(range, left);
   Return(std::move(left));
   SetMembers(std::move(next));
-  if (IsEpochOver()) {
-    ++epoch_;
-    position_ = 0;
-    returned_.clear();
-  }
+  EndEpochIfOver();
   step_ = Step{step_.value() + 1};
+}
+
+void SampleQueue::EndEpochIfOver() {
+  if (!IsEpochOver()) return;
+  ++epoch_;
+  position_ = 0;
+  returned_.clear();
+}
+
+std::vector<SampleRange> SampleQueue::Left() const {
+  std::vector<SampleRange> left = returned_;
+  Append({position_, source_.num_samples - position_}, left);
+  return left;
 }
 
 // An epoch has at least one step, whatever its size.

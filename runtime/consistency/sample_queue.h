@@ -27,16 +27,51 @@
 #include "pushpull/samples.h"
 
 #include "runtime/base/ids.h"
+#include "runtime/base/wire_bytes.h"
 
 namespace pushpull {
 
 // The tensor whose one chunk holds the queue. Programs cannot register the name.
 inline constexpr absl::string_view kSampleQueueTensor = "pushpull.samples";
 
-// The weight of a worker's push to that tensor says what becomes of its samples: 0, they are done
-// and it wants no more; 1, it wants the next; kKeepsSamples, they are not done, and it goes on with
-// them in the next step.
-inline constexpr double kKeepsSamples = 2;
+// What a worker says of its samples, as the weight of its push to that tensor.
+enum class SampleReport : uint8_t {
+  kLeaves = 0,  // they are done, and it wants no more
+  kDone = 1,    // they are done, and it wants the next
+  kKeeps = 2,   // they are not done, and it goes on with them
+  // It has none as far as it knows. A lease may be on the way to it, which it has not begun.
+  kAsks = 3,
+  kLeavesWithout = 4,
+};
+constexpr bool AreDone(SampleReport report) {
+  return report == SampleReport::kDone || report == SampleReport::kLeaves;
+}
+constexpr bool WantsMore(SampleReport report) {
+  return report != SampleReport::kLeaves && report != SampleReport::kLeavesWithout;
+}
+// Added to the weight: the worker must leave or stop, and the push is answered though there may be
+// no samples for it.
+inline constexpr double kAnswerAtOnce = 8;
+// Another number is a program's error, and says the least.
+constexpr SampleReport ReportOf(double weight) {
+  if (weight >= kAnswerAtOnce) weight -= kAnswerAtOnce;
+  for (const SampleReport report : {SampleReport::kLeaves,
+                                    SampleReport::kDone,
+                                    SampleReport::kKeeps,
+                                    SampleReport::kLeavesWithout})
+    if (weight == static_cast<double>(report)) return report;
+  return SampleReport::kAsks;
+}
+
+// Workers push the size of their data set as a learning rate: 1 to 2^53, up to where a double has
+// all integers.
+constexpr bool IsNumberOfSamples(double number) {
+  return number >= 1 && number <= 9007199254740992;
+}
+
+// A source within the value's bytes.
+void PutSource(const SampleSource& source, ByteWriter& writer);
+SampleSource GetSource(ByteReader& reader);
 
 // Thread-compatible value.
 class SampleQueue {
@@ -51,6 +86,8 @@ class SampleQueue {
 
   // Before step 0, without members.
   explicit SampleQueue(const SampleSource& source) : source_(source) {}
+  // Before `step`, without members: of the epoch these samples are left.
+  SampleQueue(const SampleSource& source, Step step, uint64_t epoch, std::vector<SampleRange> left);
 
   // kDataLoss: not a queue, or one from a newer version of the program.
   static absl::StatusOr<SampleQueue> Decode(std::span<const std::byte> bytes);
@@ -67,6 +104,11 @@ class SampleQueue {
   // are returned, and the next step is divided among `next`.
   void Advance(std::span<const WorkerId> counted, std::vector<WorkerId> next);
 
+  // Where the current step is too small for a share of each member, divides it among `first`, if
+  // one of them is a member: with backup workers those who were fast in the step before, so that no
+  // step waits for one that was not.
+  void PreferInSmallStep(std::span<const WorkerId> first);
+
   // The size of the data set from the next epoch on; of this one if it has not begun. Workers push
   // it as the learning rate, which this tensor has no other use for. Ignored unless 1 to 2^53.
   void SetNumSamples(double num_samples);
@@ -77,6 +119,9 @@ class SampleQueue {
 
   // All members have done the step and continue with the next.
   void AdvanceAll();
+
+  // Samples of the epoch that have not counted before the current step.
+  std::vector<SampleRange> Left() const;
 
   Step step() const { return step_; }
   uint64_t epoch() const { return epoch_; }
@@ -93,8 +138,10 @@ class SampleQueue {
   // All of the step's samples, in the order in which they are divided.
   std::vector<SampleRange> StepRanges() const;
   std::vector<SampleRange> RangesOf(size_t member, const std::vector<SampleRange>& step) const;
+  uint64_t NumSharers(uint64_t samples) const;
   void Return(std::vector<SampleRange> ranges);
   bool IsEpochOver() const;
+  void EndEpochIfOver();
 
   SampleSource source_;
   Step step_;

@@ -179,13 +179,10 @@ bool Contributors::DividesSamples() const {
 
 absl::Status Contributors::CheckDividesSamples() const {
   if (DividesSamples()) return absl::OkStatus();
-  const JobSettings& settings = job_.options.settings;
-  return absl::FailedPreconditionError(absl::StrFormat(
-      "spec.workers.globalBatch: job %s %s, so its steps have no common batch",
-      settings.job,
-      settings.divides_samples ? "divides no data set among its workers (Job::UseSamples)"
-                               : "began in another mode than Sync: each worker has its own part of "
-                                 "the data"));
+  return absl::FailedPreconditionError(
+      absl::StrFormat("spec.workers.globalBatch: job %s divides no data set among its workers "
+                      "(Job::UseSamples), so its steps have no common batch",
+                      job_.options.settings.job));
 }
 
 // ---- modes ----

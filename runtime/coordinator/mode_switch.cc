@@ -42,10 +42,10 @@ absl::StatusOr<Consistency> WantedMode(const Consistency& active,
         name);
   check(
       is_sync || !rules.measures_noise, "noiseScale: needs spec.sync.mode Sync, asked for ", name);
-  check(is_sync || !rules.divides_samples,
-        "mode: this job divides its data set anew with every step, which needs Sync, asked for ",
+  check(is_sync || !active.is_sync() || !rules.divides_samples,
+        "mode: the workers of this job divide the samples of each step of Sync, asked for ",
         name,
-        "; a job that begins in Async or Bounded does not");
+        "; resume it from a checkpoint in that mode");
   check(is_sync || !asks_for_backup, "backupWorkers: needs spec.sync.mode Sync, which is ", name);
   check(!asks_for_backup || wanted.backup_workers < rules.workers,
         "backupWorkers: must be less than spec.workers.replicas (",

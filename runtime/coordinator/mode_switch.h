@@ -40,7 +40,7 @@ struct ModeRules {
   bool is_deterministic = false;
   bool measures_noise = false;
   bool sums_locally = false;     // spec.sync.localReduce
-  bool divides_samples = false;  // divides its data set step by step (consistency/sample_queue.h)
+  bool divides_samples = false;  // workers share a data set (Job::UseSamples)
   uint32_t workers = 0;          // desired
 };
 

@@ -59,9 +59,6 @@ struct JobSettings {
   uint32_t workers = 1;  // spec.workers.replicas
   uint32_t servers = 1;
   uint32_t replication = 0;  // followers per shard
-  // The servers divide each step's samples among the workers; otherwise each worker has its own
-  // fixed part of the data. Does not change during the job.
-  bool divides_samples = true;
   // spec.workers.globalBatch at the start of the job; 0: each worker has its own batch.
   uint64_t global_batch = 0;
   bool deterministic = false;

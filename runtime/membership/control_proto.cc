@@ -262,7 +262,7 @@ PUSHPULL_WIRE(TracedTensor, F(name), F(first_chunk));
 PUSHPULL_WIRE(TraceReport, F(number), F(worker), F(clocks), F(tensors), F(pushes), F(spans), F(left_out), F(is_last));
 
 // ToMember
-PUSHPULL_WIRE(JobSettings, F(job), F(workers), F(servers), F(replication), F(divides_samples), F(global_batch), F(deterministic), F(noise_scale),
+PUSHPULL_WIRE(JobSettings, F(job), F(workers), F(servers), F(replication), F(global_batch), F(deterministic), F(noise_scale),
               F(non_finite), F(scale_by_staleness), Field("stall_milliseconds", &T::stall), F(keeps_copies),
               Field("coordinator_timeout_milliseconds", &T::coordinator_timeout));
 PUSHPULL_WIRE(Welcome, F(term), Inline(&T::settings), F(heartbeat_milliseconds));

@@ -87,6 +87,7 @@ void DefineSamples(nb::module_& module) {
       .def_ro("batch", &StepSamples::batch)
       .def_ro("total", &StepSamples::total)
       .def_ro("count", &StepSamples::count)
+      .def_ro("has_step", &StepSamples::has_step)
       .def_ro("is_over", &StepSamples::is_over)
       .def_prop_ro("ranges", &RangesOf, "Pairs of first position and count.");
 }

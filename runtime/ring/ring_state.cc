@@ -9,6 +9,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/consistency/sample_leases.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/shard/chunk.h"
@@ -36,6 +37,13 @@ void CopyToMaster(DType dtype, std::span<const std::byte> from, std::span<float>
   } else {
     Widen(dtype, from, values);
   }
+}
+
+// Of a checkpoint from a mode without common steps, everything that is left.
+absl::StatusOr<SampleQueue> QueueIn(std::span<const std::byte> value, Step step) {
+  if (!SampleLeases::AreIn(value)) return SampleQueue::Decode(value);
+  PUSHPULL_ASSIGN_OR_RETURN(const SampleLeases leases, SampleLeases::Decode(value));
+  return leases.ToQueue({}, step);
 }
 
 // Keeps the memory for as long as the buffer in it.
@@ -95,7 +103,7 @@ absl::Status RingState::Begin(const RingMark& mark, std::span<const RingWorker> 
   mark_ = mark;
   for (Tensor& tensor : tensors_) {
     if (!tensor.holds_samples) continue;
-    PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(tensor.value.bytes()));
+    PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, QueueIn(tensor.value.bytes(), mark.step));
     queue.SetMembers(WorkersOf(workers));
     absl::c_copy(queue.Encode(), tensor.value.bytes().begin());
   }
@@ -273,9 +281,9 @@ absl::Status RingState::Divide(Tensor& samples,
   PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(samples.value.bytes()));
   std::vector<WorkerId> counted, next;
   for (size_t rank = 0; rank < workers.size(); ++rank) {
-    const double weight = facts_[WantsAt(rank)];
-    if (weight != kKeepsSamples) counted.push_back(workers[rank].worker);
-    if (weight > 0) next.push_back(workers[rank].worker);
+    const SampleReport report = ReportOf(facts_[WantsAt(rank)]);
+    if (AreDone(report)) counted.push_back(workers[rank].worker);
+    if (WantsMore(report)) next.push_back(workers[rank].worker);
   }
   queue.SetNumSamples(num_samples);
   queue.Advance(counted, std::move(next));

@@ -89,6 +89,17 @@ LogEntry Chunk::AdvanceTo(Step version) {
   return entry;
 }
 
+absl::StatusOr<std::optional<LogEntry>> Chunk::FollowView(const StepRules& rules) {
+  const Consistency& consistency = rules.membership().active().consistency;
+  if (consistency.is_sync() && state_.version() < consistency.from_step)
+    return AdvanceTo(consistency.from_step);
+  PUSHPULL_ASSIGN_OR_RETURN(std::optional<HostBuffer> next, WithoutGone(*this, rules));
+  if (!next) return std::nullopt;
+  LogEntry entry{.step = state_.version(), .payload = {}};
+  ReplaceValue(*std::move(next), entry);
+  return entry;
+}
+
 // The entry has everything that a follower cannot compute from its own state: who counted, the
 // scale and the learning rate. The follower applies the same gradient with the same arithmetic, so
 // it arrives at the same bits.
@@ -131,10 +142,7 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
   // Without streams nobody would read the payload, so the sum's memory stays for the next step.
   if (HoldsSamples(*this)) {
     PUSHPULL_ASSIGN_OR_RETURN(HostBuffer next, DivideNextStep(*this, rules));
-    entry.meta.kind = LogEntryKind::kReplace;
-    state_.Replace(std::move(next));
-    const std::shared_ptr<const HostBuffer> value = state_.value();
-    entry.payload = {value->bytes(), value};
+    ReplaceValue(std::move(next), entry);
   } else if (step_.skips() || !sum.has_sum()) {
     entry.meta.kind = LogEntryKind::kSkip;
     return Skip(entry.meta.has_gradient);
@@ -153,6 +161,13 @@ absl::Status Chunk::ApplyStep(const StepRules& rules,
     if (has_streams) entry.payload = LendSum(pool);
   }
   return absl::OkStatus();
+}
+
+void Chunk::ReplaceValue(HostBuffer next, LogEntry& entry) {
+  entry.meta.kind = LogEntryKind::kReplace;
+  state_.Replace(std::move(next));
+  const std::shared_ptr<const HostBuffer> value = state_.value();
+  entry.payload = {value->bytes(), value};
 }
 
 // The sum's size differs from step to step, so its memory is of no use to the pool.
@@ -188,10 +203,12 @@ WaiterQueue::Taken Chunk::TakeAnswerable(const StepRules& rules, SteadyTime now)
   if (!state_.is_initialized() || !member.MayPublish(index_in_shard_)) return {};
   const std::optional<uint32_t> staleness = rules.policy().StalenessLimit();
   const Step lowest = staleness ? clocks_.Lowest(rules.membership().active()) : Step{};
+  const std::optional<SampleLeases> leases = LeasesOf(*this, rules);
   WaiterQueue::Taken taken = waiters_.Take([&](const Waiter& waiter) {
     const bool waits_for_others =
         staleness && waiter.wants_value && IsTooEarlyToRead(lowest, *staleness, waiter.clock);
-    return !waits_for_others && waiter.min_version <= state_.version() &&
+    const bool waits_for_samples = leases && AwaitsSamples(*leases, *this, rules, waiter);
+    return !waits_for_others && !waits_for_samples && waiter.min_version <= state_.version() &&
            waiter.request.epoch <= member.entry().epoch;
   });
   for (Waiter& waiter : taken) {

@@ -93,8 +93,11 @@ class Chunk {
   // after `updates` steps; or rows. kResourceExhausted: no memory. kInvalidArgument: the rows do
   // not belong to this chunk.
   absl::StatusOr<LogEntry> Initialize(HostBuffer initial, uint64_t updates);
-  // Raises the version to `version` and leaves the value as it is.
-  LogEntry AdvanceTo(Step version);
+  // What the active view requires, without a step; empty: nothing. In synchronous modes the version
+  // is the number of the step, so versions made in other modes are raised to the step where the
+  // mode begins. In Async and Bounded, workers that are gone push no more, and others may wait for
+  // their samples: these come back. Errors of WithoutGone (sample_chunk.h).
+  absl::StatusOr<std::optional<LogEntry>> FollowView(const StepRules& rules);
   // Turns version t into t + 1 with the contributions of step(), and clears it. The entry's payload
   // holds the sum's memory until it has been sent; the memory then returns to `pool`.
   // kResourceExhausted, kDataLoss: the step stays as it was; the job cannot continue.
@@ -131,6 +134,8 @@ class Chunk {
  private:
   // A step whose gradient does not count.
   absl::Status Skip(bool has_gradient);
+  LogEntry AdvanceTo(Step version);
+  void ReplaceValue(HostBuffer next, LogEntry& entry);
   absl::Status ApplyStep(const StepRules& rules,
                          const std::shared_ptr<BufferPool>& pool,
                          LogEntry& entry);

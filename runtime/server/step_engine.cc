@@ -129,9 +129,9 @@ void StepEngine::OnInit(Connection& connection, Chunk& chunk, const FrameHeader&
     }
     const absl::Status fits = CheckRowKeys(chunk, header.type, reception.buffer.bytes());
     if (!fits.ok()) return refuse(fits);
-    const absl::Status divided =
-        HoldsSamples(chunk) ? DivideFirstStep(chunk, lane_.rules.membership(), reception.buffer)
-                            : absl::OkStatus();
+    const absl::Status divided = HoldsSamples(chunk)
+                                     ? DivideFirstStep(chunk, lane_.rules, reception.buffer)
+                                     : absl::OkStatus();
     if (!divided.ok()) return refuse(divided);
     absl::StatusOr<LogEntry> entry =
         Initialize(chunk, std::move(reception.buffer), header.base_version.value());
@@ -419,17 +419,16 @@ void StepEngine::OnViewActivated(Chunk& chunk, StepRules::Contributions contribu
                 nullptr);
   }
   Recheck(chunk);
-  Align(chunk);
+  FollowView(chunk);
   responder_.Publish(chunk);
 }
 
-// In synchronous modes the version is the number of the step, so versions made in other modes are
-// advanced to the step where the mode begins.
-void StepEngine::Align(Chunk& chunk) {
-  const Consistency& consistency = lane_.rules.membership().active().consistency;
-  const bool is_behind = consistency.is_sync() && chunk.state().version() < consistency.from_step;
-  if (!is_behind || !chunk.state().is_initialized() || !chunk.shard().member().is_open()) return;
-  replication_.Append(chunk, chunk.AdvanceTo(consistency.from_step));
+void StepEngine::FollowView(Chunk& chunk) {
+  if (!chunk.state().is_initialized() || !chunk.shard().member().is_open()) return;
+  if (lane_.rules.policy().AppliesEachPush() && HoldsSamples(chunk)) capture_.BeforeApply(chunk);
+  absl::StatusOr<std::optional<LogEntry>> entry = chunk.FollowView(lane_.rules);
+  if (!entry.ok()) return Fail(chunk, entry.status());
+  if (*entry) replication_.Append(chunk, **std::move(entry));
 }
 
 void StepEngine::BeginHandoverIfFree(Shard& shard) {
@@ -440,7 +439,7 @@ void StepEngine::BeginHandoverIfFree(Shard& shard) {
 void StepEngine::OnPublishable(Shard& shard) {
   const StepPolicy& policy = lane_.rules.policy();
   for (const std::unique_ptr<Chunk>& chunk : shard.chunks()) {
-    Align(*chunk);
+    FollowView(*chunk);
     if (policy.HoldsApart(*chunk)) {
       // Left over from when this server was primary before: steps have completed elsewhere since.
       const Step version = chunk->state().version();

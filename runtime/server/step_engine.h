@@ -85,7 +85,7 @@ class StepEngine {
   void AddHeld(Chunk& chunk);
   void CompleteIfReady(Chunk& chunk);
   void Complete(Chunk& chunk);
-  void Align(Chunk& chunk);
+  void FollowView(Chunk& chunk);
   void ReleaseHeld(std::vector<ReceivedContribution> released, Chunk* answered_later);
   void Fail(Chunk& chunk, const absl::Status& why);
   void At(SyncPhase phase) const;

@@ -109,9 +109,17 @@ class BackupPolicy final : public LedPolicy {
 
  private:
   bool HasQuorum(const Chunk& leading) const override {
-    const OpenStep& step = leading.step();
-    return step.counted().contributors().size() + step.held().size() >=
-           membership().Quorum(leading.state().version(), rules().desired_workers());
+    size_t asked = 0;
+    bool has_samples = false;
+    const auto count = [&](const Contribution& contribution) {
+      ++asked;
+      has_samples = has_samples || contribution.weight > 0;
+    };
+    for (const Contribution& contribution : leading.step().counted().contributors())
+      count(contribution);
+    for (const ReceivedContribution& held : leading.step().held()) count(held.contribution);
+    return membership().IsQuorum(
+        leading.state().version(), rules().desired_workers(), asked, has_samples);
   }
   bool MayAddDecided(const Chunk&) const override { return true; }
 };

@@ -140,7 +140,7 @@ class Trainer {
         settings_.optimizer, settings_.codec, Deadline::After(settings_.start_timeout)));
     PUSHPULL_ASSIGN_OR_RETURN(StepSamples samples, job_->Samples());
     while (!samples.is_over && samples.step.value() < LastStep()) {
-      PUSHPULL_RETURN_IF_ERROR(RunStep(samples));
+      PUSHPULL_RETURN_IF_ERROR(samples.has_step ? RunStep(samples) : AwaitSamples());
       const uint64_t epoch = samples.epoch;
       PUSHPULL_ASSIGN_OR_RETURN(samples, job_->Samples());
       if (samples.epoch != epoch) EndEpoch(samples.epoch);
@@ -196,6 +196,11 @@ class Trainer {
     job_->ReportLoss(samples.step, loss, samples.count);
     epoch_loss_.Add(loss, samples.count);
     return absl::OkStatus();
+  }
+
+  absl::Status AwaitSamples() {
+    PUSHPULL_ASSIGN_OR_RETURN(PushHandle committed, job_->CommitSamples());
+    return committed.Wait(Deadline::After(settings_.step_timeout));
   }
 
   std::vector<uint32_t> IndicesOf(const StepSamples& samples) {

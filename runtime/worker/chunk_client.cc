@@ -275,14 +275,6 @@ void ChunkClient::CatchUp(const std::vector<TensorRequest>& values) {
   AdvanceStep();
 }
 
-void ChunkClient::LowerPulls() {
-  for (ClientChunk& chunk : chunks_.chunks()) {
-    if (!chunk.pull) continue;
-    chunk.pull->step = Step{0};
-    sender_.Send(chunk, *chunk.pull, true);
-  }
-}
-
 void ChunkClient::SendWhole(Step step) {
   encoder_.SendWhole(step);
   NotifyIfWhole();

@@ -94,8 +94,11 @@ class ChunkClient final : private LaneLinkHandler, private JointPushesUser {
   // has been pulled; no push may be under way.
   void CatchUp(const std::vector<TensorRequest>& values);
 
+  // Async and Bounded: the worker has to leave, or to stop. A push of the sample queue is answered
+  // without samples if there are none.
+  void EndWaitForSamples() { sender_.EndWaitForSamples(); }
   // Pulls that wait for a version accept the current one.
-  void LowerPulls();
+  void LowerPulls() { sender_.LowerPulls(); }
 
   // From now on codecs are bypassed where steps are faster without them. Sums then depend on
   // timing, so not for deterministic jobs.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/consistency/sample_queue.h"
 #include "runtime/replication/admission_frame.h"
 #include "runtime/replication/joint_frame.h"
 #include "runtime/shard/chunk.h"
@@ -56,6 +57,23 @@ FrameHeader ChunkSender::HeaderTo(const ClientChunk& chunk, FrameType type) cons
 }
 
 // If the decision is lost, it is resent along with the push.
+void ChunkSender::LowerPulls() {
+  for (ClientChunk& chunk : chunks_.chunks()) {
+    if (!chunk.pull) continue;
+    chunk.pull->step = Step{0};
+    Send(chunk, *chunk.pull, true);
+  }
+}
+
+// The server has counted it, or will: its repetition only changes when it is answered.
+void ChunkSender::EndWaitForSamples() {
+  for (ClientChunk& chunk : chunks_.chunks()) {
+    if (!chunk.holds_samples || !chunk.push || chunk.push->weight >= kAnswerAtOnce) continue;
+    chunk.push->weight += kAnswerAtOnce;
+    Send(chunk, *chunk.push, true);
+  }
+}
+
 void ChunkSender::SendDecision(const ClientChunk& chunk) {
   Channel* channel = Accompanies(chunk);
   if (channel == nullptr) return;

@@ -52,6 +52,10 @@ class ChunkSender {
   void SendAgain(const std::function<bool(const ClientChunk&, const ChunkRequest&)>& is_due);
   // Resends requests not answered in time that went over a channel that may lose frames.
   void ResendLost();
+  // Resends pulls that wait for a version, to be answered with the current one.
+  void LowerPulls();
+  // Resends the push of the sample queue, to be answered at once.
+  void EndWaitForSamples();
   // Sends the leading chunk's decision to the chunk's primary, unless the push is already answered.
   void SendDecision(const ClientChunk& chunk);
   // Sends the scale that clips the step of the chunk's push, unless the push is answered.

@@ -250,25 +250,23 @@ absl::Status OperationTable::UseSamples(SampleSource source) {
     return absl::FailedPreconditionError(
         "UseSamples is called once, before the tensors are registered");
   }
-  if (settings_.divides_samples) {
-    samples_.emplace(worker_, source);
-  } else {
-    samples_.emplace(worker_, source, settings_.workers);
-  }
+  samples_.emplace(worker_, source);
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepSamples> OperationTable::Samples(uint64_t steps_ahead) const {
+absl::StatusOr<StepSamples> OperationTable::Samples(uint64_t steps_ahead) {
   MutexLock lock(mu_);
   if (!samples_ || tensors_.empty())
     return absl::FailedPreconditionError("Samples needs UseSamples and Register before");
-  return NextSamples(steps_ahead);
+  absl::StatusOr<StepSamples> samples = NextSamples(steps_ahead);
+  if (samples.ok() && steps_ahead == 0) samples_->SetTold(*samples);
+  return samples;
 }
 
 absl::StatusOr<StepSamples> OperationTable::NextSamples(uint64_t steps_ahead) const {
   const auto queue = tensors_.Find(kSampleQueueTensor);
   const Step next = queue.ok() ? numbers_.Next((*queue)->index) : Step{};
-  return samples_->At(next, steps_ahead);
+  return samples_->At(consistency_, next, steps_ahead);
 }
 
 absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(SampleShare::Report report,
@@ -276,17 +274,15 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::CommitSamples(SampleSha
   MutexLock lock(mu_);
   if (!samples_)
     return absl::FailedPreconditionError("CommitSamples needs UseSamples and Register before");
-  if (samples_->is_divided()) return CommitDivided(report, now);
-  samples_->Commit(report);
-  Accepted done{std::make_shared<PendingOperation>("commit of samples")};
-  done.pending->Finish();
-  return done;
-}
-
-absl::StatusOr<OperationTable::Accepted> OperationTable::CommitDivided(SampleShare::Report report,
-                                                                       SteadyTime now) {
   PUSHPULL_ASSIGN_OR_RETURN(const KnownTensor* const queue, tensors_.FindDense(kSampleQueueTensor));
   const bool ends_step = numbers_.Next(queue->index) != numbers_.Highest();
+  const bool is_sync = consistency_.is_sync();
+  const bool only_asks = !ends_step && waiting_.empty() && (!is_sync || samples_->may_only_ask());
+  if (only_asks && (is_sync || numbers_.is_held())) {
+    Accepted ask{samples_->HoldAsk()};
+    if (is_sync) samples_->EndHeldAsk();  // the mode has changed since
+    return ask;
+  }
   if (ends_step) PUSHPULL_RETURN_IF_ERROR(EndStepLocked(queue->index));
   PUSHPULL_ASSIGN_OR_RETURN(Accepted accepted,
                             MakePushLocked(kSampleQueueTensor,
@@ -295,12 +291,14 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::CommitDivided(SampleSha
                                            samples_->Commit(report),
                                            now));
   if (ends_step) numbers_.EndStep(false);
+  // Its number counts for all tensors, so that they stay at the same.
+  if (only_asks) numbers_.Begin(tensors_.size(), numbers_.Highest());
   return accepted;
 }
 
 std::optional<RegisteredTensor> OperationTable::SampleTensor() {
   MutexLock lock(mu_);
-  if (!samples_ || !samples_->is_divided()) return std::nullopt;
+  if (!samples_) return std::nullopt;
   return RegisteredTensor{samples_->spec(), samples_->value(), kSamplesPriority};
 }
 
@@ -329,7 +327,7 @@ std::optional<uint64_t> OperationTable::Begin(const Registration& registration,
   start_step_ = Minus(start, consistency.steps_skipped);
   consistency_ = consistency;
   numbers_.Begin(tensors_.size(), start);
-  return samples_ ? samples_->BeginAt(start_step_) : std::nullopt;
+  return samples_ ? samples_->OtherBatch() : std::nullopt;
 }
 
 void OperationTable::Continue(Step next, const Consistency& consistency) {
@@ -337,6 +335,7 @@ void OperationTable::Continue(Step next, const Consistency& consistency) {
   consistency_ = consistency;
   numbers_.Begin(tensors_.size(), next);
   numbers_.Resume();
+  if (samples_) samples_->EndHeldAsk();
 }
 
 void OperationTable::SkipTo(Step next) {
@@ -370,6 +369,7 @@ void OperationTable::FailWaiting(const absl::Status& why) {
   {
     MutexLock lock(mu_);
     waiting = std::exchange(waiting_, {});
+    if (samples_) samples_->EndHeldAsk(why);
   }
   for (const TensorRequest& request : waiting) request.pending->Fail(why);
 }

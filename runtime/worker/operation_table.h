@@ -71,9 +71,8 @@ class OperationTable {
   absl::Status EndStep() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status UseSamples(SampleSource source) ABSL_LOCKS_EXCLUDED(mu_);
   // Job::Samples.
-  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) const ABSL_LOCKS_EXCLUDED(mu_);
-  // A push which reports that the step's samples are done, unless the worker shares them with
-  // nobody.
+  absl::StatusOr<StepSamples> Samples(uint64_t steps_ahead) ABSL_LOCKS_EXCLUDED(mu_);
+  // A push which reports that the step's samples are done.
   absl::StatusOr<Accepted> CommitSamples(SampleShare::Report report, SteadyTime now)
       ABSL_LOCKS_EXCLUDED(mu_);
   // The tensor of the job's sample queue, to be registered with the program's; empty: there is
@@ -122,6 +121,7 @@ class OperationTable {
   void Resume() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(mu_);
     numbers_.Resume();
+    if (samples_) samples_->EndHeldAsk();
   }
   // No step begins after the current one: the worker must leave.
   void EndSoon() ABSL_LOCKS_EXCLUDED(mu_) {
@@ -153,8 +153,6 @@ class OperationTable {
                                      TensorRequest values,
                                      const PushOptions& options,
                                      SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<Accepted> CommitDivided(SampleShare::Report report, SteadyTime now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status EndStepLocked(std::optional<size_t> last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The error of a push of `pushed` that leaves `tensor` out of a step; null: of the step's end.
   absl::Status LeftOut(size_t tensor, const std::string* pushed) const

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "runtime/consistency/admission.h"
+#include "runtime/consistency/sample_queue.h"
 #include "runtime/shard/chunk.h"
 #include "runtime/store/row_layout.h"
 
@@ -23,6 +24,7 @@ void RequestTable::SetTensors(const std::vector<PlacedTensor>& tensors) {
       const uint64_t offset = i * chunk_bytes;
       chunks_.push_back({.shard = tensor.shards[i],
                          .dtype = dtype,
+                         .holds_samples = tensor.spec.name == kSampleQueueTensor,
                          .offset = offset,
                          .bytes = std::min(chunk_bytes, bytes - offset),
                          .tensor_bytes = bytes});

@@ -106,7 +106,8 @@ struct ChunkRequest {
 struct ClientChunk {
   ShardId shard;
   DType dtype = DType::kFloat32;
-  uint64_t offset = 0;  // in its tensor, in bytes of `dtype`
+  bool holds_samples = false;  // of the sample queue
+  uint64_t offset = 0;         // in its tensor, in bytes of `dtype`
   uint64_t bytes = 0;
   uint64_t tensor_bytes = 0;
   Step version;

@@ -1,33 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker/sample_share.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/consistency/sample_leases.h"
 
 namespace pushpull {
-namespace {
-
-std::vector<WorkerId> FirstWorkers(uint32_t count) {
-  std::vector<WorkerId> workers;
-  for (uint32_t i = 0; i < count; ++i) workers.push_back(WorkerId{i});
-  return workers;
-}
-
-}  // namespace
 
 SampleShare::SampleShare(WorkerId worker, const SampleSource& source)
     : worker_(worker), source_(source), value_(kValues), gradient_(kValues) {
   const std::vector<std::byte> bytes = SampleQueue(source).Encode();
   std::memcpy(value_.data(), bytes.data(), bytes.size());
-}
-
-SampleShare::SampleShare(WorkerId worker, const SampleSource& source, uint32_t workers)
-    : worker_(worker), source_(source), own_(source) {
-  own_->SetMembers(FirstWorkers(workers));
 }
 
 TensorSpec SampleShare::spec() const {
@@ -39,45 +28,108 @@ TensorSpec SampleShare::spec() const {
 }
 
 PushOptions SampleShare::Commit(Report report) {
-  PushOptions options{.samples = kKeepsSamples,
-                      .learning_rate = static_cast<double>(source_.num_samples)};
-  if (!report.are_done) return options;
-  is_over_ = is_over_ || report.must_leave;
-  if (own_) own_->AdvanceAll();
-  options.samples = is_over_ ? 0 : 1;
-  return options;
+  is_over_ = is_over_ || (report.are_done && report.must_leave);
+  const SampleReport says = report.are_done ? ReportOfDone() : SampleReport::kKeeps;
+  return {.samples = static_cast<double>(says),
+          .learning_rate = static_cast<double>(source_.num_samples)};
 }
 
-std::optional<uint64_t> SampleShare::BeginAt(Step step) {
-  while (own_ && own_->step() < step && own_->epoch() < source_.epochs) own_->AdvanceAll();
-  return OtherBatch();
+SampleReport SampleShare::ReportOfDone() const {
+  if (HasAny()) return is_over_ ? SampleReport::kLeaves : SampleReport::kDone;
+  return is_over_ ? SampleReport::kLeavesWithout : SampleReport::kAsks;
 }
 
-absl::StatusOr<StepSamples> SampleShare::At(Step next, uint64_t steps_ahead) const {
-  absl::StatusOr<SampleQueue> queue =
-      own_ ? *own_ : SampleQueue::Decode(std::as_bytes(std::span(value_)));
-  PUSHPULL_RETURN_IF_ERROR(queue.status());
-  if (own_) next = own_->step();
-  // A job's first step is divided as its first worker said.
-  if (queue->step() > Step{0}) queue->SetNumSamples(static_cast<double>(source_.num_samples));
-  const bool is_over = is_over_ || queue->epoch() >= source_.epochs;
-  if (!is_over) PUSHPULL_RETURN_IF_ERROR(CheckIsOurs(*queue));
-  for (uint64_t i = 0; i < steps_ahead && queue->epoch() < source_.epochs; ++i) queue->AdvanceAll();
-  StepSamples samples = queue->ShareOf(worker_, Step{next.value() + steps_ahead});
+// In modes with common steps an empty share is as good as done.
+bool SampleShare::HasAny() const {
+  if (!SampleLeases::AreIn(bytes())) return true;
+  const absl::StatusOr<StepSamples> share = OfLeases(Step{}, 0);
+  return share.ok() && share->count > 0 && share->epoch < source_.epochs;
+}
+
+absl::StatusOr<StepSamples> SampleShare::At(const Consistency& mode,
+                                            Step next,
+                                            uint64_t steps_ahead) const {
+  PUSHPULL_ASSIGN_OR_RETURN(StepSamples samples,
+                            SampleLeases::AreIn(bytes()) ? OfLeases(next, steps_ahead)
+                                                         : OfQueue(mode, next, steps_ahead));
   samples.is_over = is_over_ || samples.epoch >= source_.epochs;
-  if (samples.epoch < source_.epochs) return samples;
-  samples.ranges.clear();  // those of an epoch that the program does not want
-  samples.count = samples.total = 0;
+  if (samples.epoch >= source_.epochs) {
+    samples.ranges.clear();  // those of an epoch that the program does not want
+    samples.count = samples.total = 0;
+  }
+  samples.has_step = samples.count > 0 || mode.mode != SyncMode::kAsync;
   return samples;
 }
 
+absl::StatusOr<StepSamples> SampleShare::OfQueue(const Consistency& mode,
+                                                 Step next,
+                                                 uint64_t ahead) const {
+  PUSHPULL_ASSIGN_OR_RETURN(SampleQueue queue, SampleQueue::Decode(bytes()));
+  // A job's first step is divided as its first worker said.
+  if (queue.step() > Step{0}) queue.SetNumSamples(static_cast<double>(source_.num_samples));
+  if (!is_over_ && queue.epoch() < source_.epochs)
+    PUSHPULL_RETURN_IF_ERROR(CheckIsOurs(queue.epoch(), queue.source()));
+  if (!mode.is_sync()) {
+    // From a checkpoint of Sync: the first push asks for a lease.
+    return StepSamples{.step = Step{next.value() + ahead},
+                       .epoch = queue.epoch() + std::min<uint64_t>(ahead, 1),
+                       .ranges = {}};
+  }
+  for (uint64_t i = 0; i < ahead && queue.epoch() < source_.epochs; ++i) queue.AdvanceAll();
+  return queue.ShareOf(worker_, Step{next.value() + ahead});
+}
+
+absl::StatusOr<StepSamples> SampleShare::OfLeases(Step next, uint64_t ahead) const {
+  PUSHPULL_ASSIGN_OR_RETURN(const SampleLeases leases, SampleLeases::Decode(bytes()));
+  if (!is_over_ && leases.epoch() < source_.epochs) {
+    SampleSource jobs = leases.source();
+    const bool may_change = !leases.has_counted() && jobs.num_samples != source_.num_samples;
+    if (may_change) jobs.num_samples = source_.num_samples;  // the next push says so
+    PUSHPULL_RETURN_IF_ERROR(CheckIsOurs(leases.epoch(), jobs));
+    if (leases.IsTurnedAway(worker_)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(ToString(worker_),
+                       " gets no samples: in modes Async and Bounded at most ",
+                       SampleLeases::kWorkersMax,
+                       " workers share a data set; lower spec.workers.replicas"));
+    }
+  }
+  StepSamples share = leases.ShareOf(worker_, next, ahead);
+  if (leases.source().num_samples == source_.num_samples) return share;
+  share.ranges.clear();
+  share.count = share.total = 0;
+  return share;
+}
+
+std::shared_ptr<PendingOperation> SampleShare::HoldAsk() {
+  held_ask_ = std::make_shared<PendingOperation>("wait for samples");
+  return held_ask_;
+}
+
+void SampleShare::EndHeldAsk(const absl::Status& why) {
+  const std::shared_ptr<PendingOperation> ask = std::exchange(held_ask_, nullptr);
+  if (ask == nullptr) return;
+  if (why.ok()) {
+    ask->Finish();
+  } else {
+    ask->Fail(why);
+  }
+}
+
 std::optional<uint64_t> SampleShare::OtherBatch() const {
-  if (own_) return std::nullopt;
-  const absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(std::as_bytes(std::span(value_)));
-  if (!queue.ok() || queue->source().is_global_batch || source_.is_global_batch)
+  SampleSource jobs;
+  if (SampleLeases::AreIn(bytes())) {
+    const absl::StatusOr<SampleLeases> leases = SampleLeases::Decode(bytes());
+    if (!leases.ok()) return std::nullopt;
+    jobs = leases->source();
+  } else {
+    const absl::StatusOr<SampleQueue> queue = SampleQueue::Decode(bytes());
+    if (!queue.ok()) return std::nullopt;
+    jobs = queue->source();
+  }
+  if (jobs.is_global_batch || source_.is_global_batch || jobs.batch == source_.batch)
     return std::nullopt;
-  const uint64_t batch = queue->source().batch;
-  return batch == source_.batch ? std::nullopt : std::optional(batch);
+  return jobs.batch;
 }
 
 void WarnOfBatch(const Log& log, std::optional<uint64_t> other) {
@@ -86,12 +138,11 @@ void WarnOfBatch(const Log& log, std::optional<uint64_t> other) {
               {{"samples_per_worker", *other}});
 }
 
-absl::Status SampleShare::CheckIsOurs(const SampleQueue& queue) const {
-  const SampleSource& jobs = queue.source();
+absl::Status SampleShare::CheckIsOurs(uint64_t epoch, const SampleSource& jobs) const {
   if (jobs.num_samples != source_.num_samples) {
     return absl::FailedPreconditionError(absl::StrCat(
         "epoch ",
-        queue.epoch(),
+        epoch,
         " of the job has ",
         jobs.num_samples,
         " samples, this program's data set ",

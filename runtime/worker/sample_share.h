@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's end of the sample queue (consistency/sample_queue.h), which knows how many epochs its
-// program wants. Divided: the worker's copy of
-// the job's queue, which the servers divide among the workers, and the worker's push to it in each
-// step. Own: a private queue, which advances as if all workers were always present and equally
-// fast; for modes without common steps.
+// A worker's end of the job's position in its data set (consistency/sample_queue.h,
+// sample_leases.h): its copy of the value, its push to it in each step, and how many epochs its
+// program wants.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,6 +21,8 @@
 #include "runtime/base/ids.h"
 #include "runtime/base/log.h"
 #include "runtime/consistency/sample_queue.h"
+#include "runtime/consistency/view.h"
+#include "runtime/worker/pending_operation.h"
 
 namespace pushpull {
 
@@ -34,28 +35,28 @@ class SampleShare {
     bool must_leave = false;
   };
 
-  // A divided queue.
   SampleShare(WorkerId worker, const SampleSource& source);
-  // An own queue, for one of `workers`.
-  SampleShare(WorkerId worker, const SampleSource& source, uint32_t workers);
 
-  // Whether there is a tensor to register and to push to.
-  bool is_divided() const { return !own_; }
+  // Of the tensor to register and to push to.
   TensorSpec spec() const;
-  // The queue's value, which receives answers after registering and after every commit.
+  // Its value, which receives answers after registering and after every commit.
   std::span<float> value() { return value_; }
   std::span<const float> gradient() const { return gradient_; }
 
-  // The step is over; a released worker requests no more samples. Returns the options of the push
-  // to a divided queue.
+  // The step is over; a released worker requests no more samples. Returns the options of the push.
   PushOptions Commit(Report report);
-  // The worker begins with this step, and the value of a divided queue is in place; an own queue
-  // skips the steps that an earlier process of the worker has completed. Returns OtherBatch.
-  std::optional<uint64_t> BeginAt(Step step);
   // This worker's samples of the step `steps_ahead` after `next`, if the workers stay the same
-  // until then. With an own queue, counts from that queue's next step. kDataLoss: the value is not
-  // a queue. kFailedPrecondition: the job divides another data set than this program's.
-  absl::StatusOr<StepSamples> At(Step next, uint64_t steps_ahead) const;
+  // until then. kDataLoss: the value is not a queue. kFailedPrecondition: the job divides another
+  // data set than this program's. kResourceExhausted: too many workers share it.
+  absl::StatusOr<StepSamples> At(const Consistency& mode, Step next, uint64_t steps_ahead) const;
+  // What the program has been told of its next step.
+  void SetTold(const StepSamples& samples) { may_only_ask_ = !samples.has_step; }
+  bool may_only_ask() const { return may_only_ask_; }
+  // A commit that only asks for samples, during a hold of steps. It ends with the hold, and the
+  // worker asks again, because in another mode it may have to make the step.
+  std::shared_ptr<PendingOperation> HoldAsk();
+  void EndHeldAsk(const absl::Status& why = absl::OkStatus());
+
   // The job's samples per step and worker, if its program was begun with another number than ours.
   std::optional<uint64_t> OtherBatch() const;
   // Whether it requests no further samples because it was released.
@@ -64,14 +65,20 @@ class SampleShare {
  private:
   static constexpr size_t kValues = SampleQueue::kBytes / sizeof(float);
 
-  absl::Status CheckIsOurs(const SampleQueue& queue) const;
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(value_)); }
+  absl::StatusOr<StepSamples> OfQueue(const Consistency& mode, Step next, uint64_t ahead) const;
+  absl::StatusOr<StepSamples> OfLeases(Step next, uint64_t ahead) const;
+  SampleReport ReportOfDone() const;
+  bool HasAny() const;
+  absl::Status CheckIsOurs(uint64_t epoch, const SampleSource& jobs) const;
 
   const WorkerId worker_;
   const SampleSource source_;  // the program's
   std::vector<float> value_;
   const std::vector<float> gradient_;  // zeros: only the fact that it is pushed counts
-  std::optional<SampleQueue> own_;
   bool is_over_ = false;
+  bool may_only_ask_ = false;
+  std::shared_ptr<PendingOperation> held_ask_;
 };
 
 // Says so if a job has another batch than the worker's program.

@@ -86,6 +86,7 @@ void WorkerMember::RunDue() {
   const std::vector<TensorRequest> due = operations_.TakeDue();
   for (const TensorRequest& request : due) Run(request);
   operations_.OnStarted(due.size());
+  if (!consistency_.is_sync() && (hold_ || departure_.must_leave())) client_->EndWaitForSamples();
   ReportIfDrained();
 }
 
@@ -195,6 +196,7 @@ void WorkerMember::Enter(const View& view) {
 void WorkerMember::On(const Release& message) {
   departure_.SetReleased(message.is_released);
   log_.Info(message.is_released ? "released: leaves after this step" : "kept after all");
+  RunDue();
 }
 
 void WorkerMember::On(const Stop& message) {
@@ -288,7 +290,7 @@ void WorkerMember::OnStepSettled(Step version) {
 
 void WorkerMember::OnEndRequested() {
   log_.Info("told to end: leaves after this step");
-  if (client_ && !has_begun()) EndBeforeFirstStep();
+  if (client_) has_begun() ? RunDue() : EndBeforeFirstStep();
 }
 
 void WorkerMember::EndBeforeFirstStep() {
@@ -335,11 +337,8 @@ void WorkerMember::On(const HoldSteps& message) {
       operations_.Hold(message.until, has_begun() ? std::nullopt : std::optional<Step>(from_step_));
   hold_ = message;
   has_reported_hold_ = false;
-  if (message.until) {
-    RunDue();
-  } else {
-    session_->Send(StepsHeld{.round = message.round, .next_step = next});
-  }
+  RunDue();
+  if (!message.until) session_->Send(StepsHeld{.round = message.round, .next_step = next});
 }
 
 void WorkerMember::On(const ResumeSteps& message) {

@@ -200,7 +200,6 @@ TEST(SimCodecMemoryTest, ADeadWorkerLosesItsResidualAndNothingElse) {
 TEST(SimCodecMemoryTest, JobsInWhichItWouldBeLostAreRefused) {
   SimJobOptions options = Options(1);
   options.consistency.mode = SyncMode::kAsync;
-  options.settings.divides_samples = false;
   SimJob job(options);
   std::vector<float> value(100, 0.0F);
   TensorSpec spec = SimTensor("w", 100, OptimizerKind::kSgd, Reduction::kMean);

@@ -435,6 +435,27 @@ def fails_in_a_gated_step() -> None:
     job.end()
 
 
+def dies_in_a_step() -> None:
+    """Worker 1 is killed when it has samples that it has not pushed; another process takes its place."""
+    job, w = join()
+    is_first = not (SHARED / "killed").exists()
+    loader = pp.ElasticDataLoader(numbers(1000), 8, epochs=2)
+    pause, steps = threading.Event(), 0
+    with open(SHARED / f"counted-{job.worker}-{os.getpid()}", "w", buffering=1) as counted:
+        for epoch in range(2):
+            last = ""
+            for batch, in loader:
+                print(last, file=counted)  # its step counts when the next one begins
+                if job.worker == 1 and is_first and steps == 5:
+                    say("killed")
+                    os.kill(os.getpid(), signal.SIGKILL)
+                job.store.push_pull("w", torch.ones_like(w))
+                steps, last = steps + 1, " ".join(f"{epoch}:{int(sample)}" for sample in batch)
+                pause.wait(PACE_SECONDS)
+            print(last, file=counted)
+    job.end()
+
+
 def kill_in_step(step: int, steps: int) -> None:
     """Called before the gradient of the first layer's weight is there: those of the last layer are under way."""
     if steps == step:

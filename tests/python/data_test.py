@@ -8,6 +8,10 @@ import unittest
 from package_test import HERE, JobTest
 
 
+ASYNC = ("spec.sync.mode=Async",)
+BOUNDED = ("spec.sync.mode=Bounded", "spec.sync.staleness=2")
+
+
 class DataTest(JobTest):
     SCENARIOS = HERE / "data_scenarios.py"
 
@@ -142,10 +146,11 @@ class DataTest(JobTest):
 
         self.assertTrue((self.folder / "released").exists())
 
-    def resume(self, *arguments: object, ends_with: int = 0, **choices: object) -> list[tuple[int, int]]:
+    def resume(self, *arguments: object, ends_with: int = 0, settings: tuple[str, ...] = (),
+               **choices: object) -> list[tuple[int, int]]:
         """Goes on after the last run; what it has seen."""
         self.run_scenario("is_resumed", *arguments, json.dumps(choices), ends_with=ends_with,
-                          settings=("spec.checkpoint.claim=models",))
+                          settings=("spec.checkpoint.claim=models", *settings))
         return sorted(pair for pairs in self.take_seen() for pair in pairs)
 
     def test_resumed_job_trains_the_epochs_that_were_added(self) -> None:
@@ -158,6 +163,13 @@ class DataTest(JobTest):
             with self.subTest(count=count):
                 self.resume(160, 1, 0)
                 self.assertEqual(self.resume(count, 3, 0), [(epoch, sample) for epoch in (1, 2) for sample in range(count)])
+                shutil.rmtree(self.folder / ".pushpull")
+
+    def test_job_is_resumed_in_another_mode(self) -> None:
+        for first, second in (((), ASYNC), (ASYNC, ())):
+            with self.subTest(first=first, second=second):
+                self.resume(160, 1, 0, settings=first)
+                self.assertEqual(self.resume(100, 2, 0, settings=second), [(1, sample) for sample in range(100)])
                 shutil.rmtree(self.folder / ".pushpull")
 
     def test_changes_that_a_resumed_job_cannot_take_are_named(self) -> None:
@@ -186,6 +198,42 @@ class DataTest(JobTest):
         counted = [pair for file in self.folder.glob("counted-*") for pair in file.read_text().split()]
         self.assertEqual(sorted(counted), sorted(f"{epoch}:{sample}" for epoch in range(2) for sample in range(2000)))
         self.assertEqual(report["uneven_steps"], 0)
+
+    def test_async_workers_share_each_epoch(self) -> None:
+        for settings in (ASYNC, BOUNDED):
+            for num_workers in (0, 2):
+                with self.subTest(settings=settings, num_workers=num_workers):
+                    self.run_scenario("reads", 1000, json.dumps({"num_workers": num_workers, "batch_size": 16}), workers=3,
+                                      settings=settings)
+
+                    self.assert_each_once(1000, 2, processes=3)
+
+    def test_async_worker_that_joins_shares_the_epoch(self) -> None:
+        self.run_scenario("resizes", 0, settings=ASYNC)
+
+        seen = self.assert_each_once(8000, 2, processes=3)
+        self.assertGreater(min(len(pairs) for pairs in seen), 100)
+
+    def test_samples_of_a_dead_async_worker_are_trained(self) -> None:
+        for settings in (ASYNC, BOUNDED):
+            with self.subTest(settings=settings):
+                report = self.run_scenario("dies_in_a_step", settings=settings)
+
+                counted = [pair for file in self.folder.glob("counted-*") for pair in file.read_text().split()]
+                self.assertEqual(sorted(counted), sorted(f"{epoch}:{sample}" for epoch in range(2) for sample in range(1000)))
+                self.assertEqual(report["restarts"], 1)
+                for file in self.folder.glob("*ed*"):
+                    if file.is_file():
+                        file.unlink()
+
+    def test_backup_workers_make_no_steps_in_vain(self) -> None:
+        report = self.run_scenario("reads", 1000, "{}", workers=3, settings=("spec.sync.backupWorkers=1",))
+
+        seen = {pair for pairs in self.take_seen() for pair in pairs}
+        self.assertEqual(seen, {(epoch, sample) for epoch in range(2) for sample in range(1000)})
+        needed = 2 * -(-1000 // 128)  # of two contributors each
+        self.assertGreaterEqual(report["steps"], needed)
+        self.assertLessEqual(report["steps"], needed + 2 * 6)  # what is left is divided again until nothing is
 
     def test_wrong_use_is_named(self) -> None:
         self.run_scenario("wrong_use_is_named", workers=1, ends_with=3)

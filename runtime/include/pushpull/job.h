@@ -226,8 +226,8 @@ class Job {
 
   // The workers divide `source` among themselves: after Register, Samples() returns this worker's
   // part of its next step. Every worker calls this with the same arguments, before Register.
-  // spec.workers.globalBatch, if set, replaces `source.batch`. In a job that started in mode Async
-  // or Bounded, each worker has one of spec.workers.replicas fixed parts. Never blocks.
+  // spec.workers.globalBatch, if set, replaces `source.batch`. In modes Async and Bounded each
+  // worker takes the next samples when it has done its own. Never blocks.
   //
   // clang-format off
   //   kInvalidArgument     a number in `source` is 0.
@@ -350,6 +350,7 @@ class Job {
   // clang-format off
   //   kFailedPrecondition  UseSamples or Register was not called, or the job has another data set.
   //   kDataLoss            the job's position in its data set is damaged. End the process.
+  //   kResourceExhausted   Async and Bounded: too many workers share the data set.
   // clang-format on
   // NOLINTNEXTLINE(google-default-arguments): programs call it on a Job; overrides have no default
   virtual absl::StatusOr<StepSamples> Samples(uint64_t ahead = 0) const = 0;

@@ -30,7 +30,7 @@ struct SampleRange {
   friend bool operator==(const SampleRange&, const SampleRange&) = default;
 };
 
-// One worker's part of a step.
+// One worker's part of a step. In modes Async and Bounded a step is one worker's.
 struct StepSamples {
   Step step;
   uint64_t epoch = 0;     // 0-based
@@ -39,6 +39,9 @@ struct StepSamples {
   uint64_t total = 0;     // samples of this step, over all workers; fewer at an epoch's end
   std::vector<SampleRange> ranges;  // this worker's part; if empty, it pushes with weight 0
   uint64_t count = 0;  // samples in `ranges`; none or at least 2 if a full step has 2 per worker
+  // False, in mode Async without samples: there is no step to make. Push nothing, and wait for
+  // CommitSamples, which is done when there are samples for this worker or the epochs are over.
+  bool has_step = true;
   // The worker takes no further step: all epochs are done, or the worker is released.
   bool is_over = false;
 };

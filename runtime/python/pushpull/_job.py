@@ -166,8 +166,7 @@ class Job:
             raise PushPullError(f"samples: the worker has {self.local_ranks} processes; use ElasticSampler or ElasticDataLoader of "
                                 "pushpull.torch, which divide its samples among them", "FAILED_PRECONDITION")
         while True:
-            part = self._engine.samples()
-            self._end_if_released(part)
+            part = self._next_samples(timeout, self._epoch)
             if part.is_over or (self._epoch is not None and part.epoch > self._epoch):
                 return
             ranges = [numpy.arange(first, first + count, dtype=numpy.int64) for first, count in part.ranges]
@@ -339,6 +338,15 @@ class Job:
             except PushPullError as error:
                 print(f"pushpull: the program is at its end and cannot leave the job: {error}", file=sys.stderr)
         self._engine.close_at_exit(leaves)
+
+    def _next_samples(self, timeout: Optional[float], epoch: Optional[int]) -> Any:
+        """This worker's samples of its next step. In Async it waits for them, at most until `epoch` is over."""
+        while True:
+            samples = self._engine.samples()
+            self._end_if_released(samples)
+            if samples.has_step or samples.is_over or (epoch is not None and samples.epoch > epoch):
+                return samples
+            self._engine.commit_samples().wait(timeout)
 
     def _end_if_released(self, samples: Any) -> None:
         """Ends the program of a worker that gets no samples any more, although the data set has some. Says so if there was none from the

@@ -126,9 +126,8 @@ class _Steps:
 
     def _next(self) -> Any:
         """This worker's samples of the next step. Ends the program of a released worker."""
-        samples = self.job._engine.samples()
+        samples = self.job._next_samples(self.timeout, self._iterations)
         self._batch = samples.batch or self._batch
-        self.job._end_if_released(samples)
         return samples
 
     def _check_schedules(self, epoch: int) -> None:

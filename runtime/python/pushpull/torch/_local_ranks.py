@@ -178,6 +178,7 @@ class _Samples:
     count: int
     ranges: list[tuple[int, int]]
     batch: int
+    has_step: bool
     is_over: bool
 
 
@@ -233,7 +234,7 @@ class _Leader:
         def of_engine() -> _Samples:
             samples = self._engine.samples(steps_ahead)
             return _Samples(samples.step, samples.epoch, samples.position, samples.total, samples.count, list(samples.ranges),
-                            samples.batch, samples.is_over)
+                            samples.batch, samples.has_step, samples.is_over)
 
         return _pass_on(self._ranks, of_engine, lambda samples: (samples, self._member()))
 

@@ -137,6 +137,19 @@ TEST(SampleQueueTest, WhatASmallStepGaveToFewWorkersComesBackWhole) {
   EXPECT_THAT(queue.ShareOf(WorkerId{1}, Step{3}).ranges, ElementsAre(SampleRange{64, 2}));
 }
 
+TEST(SampleQueueTest, ASmallStepGoesToThosePreferred) {
+  SampleQueue queue = QueueOf({.num_samples = 51, .batch = 16}, Workers({0, 1, 2}));
+  queue.PreferInSmallStep(Workers({1, 2}));  // a full step
+  EXPECT_EQ(queue.ShareOf(WorkerId{0}, Step{0}).count, 16u);
+
+  queue.AdvanceAll();
+  queue.PreferInSmallStep(Workers({1, 2, 9}));
+  queue.PreferInSmallStep(Workers({9}));
+
+  EXPECT_EQ(queue.ShareOf(WorkerId{0}, Step{1}).count, 0u);
+  EXPECT_EQ(queue.ShareOf(WorkerId{1}, Step{1}).count, 3u);
+}
+
 TEST(SampleQueueTest, WhereAFullStepHasSingleSamplesASmallOneHasThemToo) {
   SampleQueue queue = QueueOf({.num_samples = 6, .batch = 1}, Workers({0, 1, 2, 3}));
 

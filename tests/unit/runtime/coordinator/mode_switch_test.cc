@@ -42,9 +42,11 @@ TEST(WantedModeTest, AJobThatNeedsSyncKeepsIt) {
 
   const auto deterministic = WantedMode({}, async, {.is_deterministic = true});
   const auto divided = WantedMode({}, async, {.divides_samples = true});
+  const auto leased = WantedMode({.mode = SyncMode::kBounded}, async, {.divides_samples = true});
 
   EXPECT_THAT(std::string(deterministic.status().message()), HasSubstr("spec.sync.deterministic"));
   EXPECT_THAT(std::string(divided.status().message()), HasSubstr("spec.sync.mode"));
+  EXPECT_TRUE(leased.ok()) << leased.status();
 }
 
 TEST(WantedModeTest, GroupsThatSumNeedSyncWithoutBackupWorkersAndGate) {

@@ -306,7 +306,6 @@ std::vector<ToMember> SampleToMember() {
                            .workers = 3,
                            .servers = 2,
                            .replication = 1,
-                           .divides_samples = true,
                            .global_batch = 96,
                            .deterministic = true,
                            .noise_scale = true,

@@ -231,7 +231,9 @@ TEST_F(ChunkTest, TheLeadingChunkRemembersWhoCounted) {
 
   ASSERT_NE(leading.admission(), nullptr);
   EXPECT_EQ(*leading.admission(), (Admission{Step{0}, {WorkerId{1}}}));
-  leading.AdvanceTo(Step{9});
+  rules_.Activate({2, {Member(0), Member(1)}, {.from_step = Step{9}}});
+  ASSERT_TRUE(leading.FollowView(rules_).ok());
+  EXPECT_EQ(leading.state().version(), Step{9});
   EXPECT_EQ(leading.admission(), nullptr);
 }
 

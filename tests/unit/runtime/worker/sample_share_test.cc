@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/consistency/sample_leases.h"
+
 namespace pushpull {
 namespace {
 
@@ -17,9 +19,15 @@ constexpr WorkerId kSharer{1};
 constexpr SampleSource kShared{
     .num_samples = 100, .epochs = 2, .batch = 8, .is_global_batch = false};
 constexpr uint64_t kStepsAhead = 3;
+constexpr Consistency kSync{};
+constexpr Consistency kAsync{.mode = SyncMode::kAsync};
+constexpr Consistency kBounded{.mode = SyncMode::kBounded, .staleness = 1};
 
-StepSamples SamplesAt(const SampleShare& share, Step next, uint64_t steps_ahead) {
-  const absl::StatusOr<StepSamples> samples = share.At(next, steps_ahead);
+StepSamples SamplesAt(const SampleShare& share,
+                      Step next,
+                      uint64_t steps_ahead,
+                      const Consistency& mode = kSync) {
+  const absl::StatusOr<StepSamples> samples = share.At(mode, next, steps_ahead);
   EXPECT_TRUE(samples.ok()) << samples.status();
   return samples.ok() ? *samples : StepSamples{};
 }
@@ -32,7 +40,8 @@ void ExpectSameStep(const StepSamples& predicted, const StepSamples& actual) {
 }
 
 // What the servers answer to a commit.
-void ReceiveQueue(const SampleQueue& queue, SampleShare& share) {
+template <typename Queue>
+void ReceiveQueue(const Queue& queue, SampleShare& share) {
   const std::vector<std::byte> bytes = queue.Encode();
   std::memcpy(share.value().data(), bytes.data(), bytes.size());
 }
@@ -66,7 +75,7 @@ class SampleShareOfARestoredJob : public ::testing::Test {
     for (uint64_t i = 0; i < steps; ++i) queue.AdvanceAll();
     SampleShare share(kSharer, program);
     ReceiveQueue(queue, share);
-    return share.At(queue.step(), 0);
+    return share.At(kSync, queue.step(), 0);
   }
 
   static constexpr uint64_t kStepsPerEpoch = 13;
@@ -137,7 +146,7 @@ TEST(SampleShare, SizeOfAFirstStepIsThatOfTheFirstWorker) {
   queue.SetMembers({WorkerId{0}, kSharer});
   ReceiveQueue(queue, share);
 
-  const auto samples = share.At(Step{0}, 0);
+  const auto samples = share.At(kSync, Step{0}, 0);
 
   EXPECT_THAT(std::string(samples.status().message()), HasSubstr("has 100 samples"));
 }
@@ -150,26 +159,85 @@ TEST(SampleShare, CommitCarriesTheSizeOfTheDataSet) {
 }
 
 TEST(SampleShare, ACommitWithoutEndKeepsTheSamples) {
-  SampleShare divided(kSharer, kShared);
-  SampleShare own(kSharer, kShared, 2);
-  const StepSamples before = SamplesAt(own, Step{0}, 0);
+  SampleShare share(kSharer, kShared);
 
-  EXPECT_EQ(divided.Commit({.are_done = false}).samples, kKeepsSamples);
-  own.Commit({.are_done = false});
-
-  ExpectSameStep(SamplesAt(own, Step{0}, 0), before);
-  EXPECT_FALSE(divided.was_released());
+  EXPECT_EQ(share.Commit({.are_done = false}).samples, static_cast<double>(SampleReport::kKeeps));
+  EXPECT_FALSE(share.was_released());
 }
 
-TEST(SampleShare, OwnStepsAheadAreThoseThatCome) {
-  SampleShare share(kSharer, kShared, 2);
-  const StepSamples predicted = SamplesAt(share, Step{0}, kStepsAhead);
+SampleLeases LeasesOf(const std::vector<WorkerId>& workers) {
+  SampleLeases leases{SampleQueue(kShared)};
+  leases.Admit(workers);
+  return leases;
+}
 
-  for (uint64_t step = 0; step < kStepsAhead; ++step) share.Commit({});
+TEST(SampleShare, LeasedStepsAheadAreThoseThatCome) {
+  SampleShare share(kSharer, kShared);
+  SampleLeases leases = LeasesOf({WorkerId{0}, kSharer});
+  ReceiveQueue(leases, share);
+  const StepSamples predicted = SamplesAt(share, Step{0}, kStepsAhead, kAsync);
+  const StepSamples beyond = SamplesAt(share, Step{0}, 100, kAsync);
 
-  ExpectSameStep(predicted, SamplesAt(share, Step{0}, 0));
-  EXPECT_EQ(predicted.step, Step{kStepsAhead});
+  for (uint64_t step = 0; step < kStepsAhead; ++step)
+    leases.Commit(kSharer, SampleReport::kDone, {.num_samples = 100});
+  ReceiveQueue(leases, share);
+
+  ExpectSameStep(predicted, SamplesAt(share, Step{kStepsAhead}, 0, kAsync));
   EXPECT_EQ(predicted.count, 8U);
+  EXPECT_EQ(beyond.epoch, 1U);
+  EXPECT_EQ(beyond.count, 0U);
+}
+
+TEST(SampleShare, WithoutSamplesThereIsNoStepInAsync) {
+  SampleShare joiner(kSharer, kShared);
+  ReceiveQueue(LeasesOf({WorkerId{0}}), joiner);
+
+  EXPECT_FALSE(SamplesAt(joiner, Step{3}, 0, kAsync).has_step);
+  EXPECT_TRUE(SamplesAt(joiner, Step{3}, 0, kBounded).has_step);
+  EXPECT_TRUE(SamplesAt(SampleShare(kSharer, kShared), Step{3}, 0, kSync).has_step);
+}
+
+TEST(SampleShare, AJobThatContinuesInAsyncAsksForALease) {
+  SampleShare share(kSharer, kShared);
+  SampleQueue queue(kShared);
+  queue.SetMembers({kSharer});
+  ReceiveQueue(queue, share);
+
+  EXPECT_EQ(SamplesAt(share, Step{0}, 0, kAsync).count, 0U);
+  EXPECT_FALSE(SamplesAt(share, Step{0}, 0, kAsync).is_over);
+}
+
+TEST(SampleShare, TakesAnotherSizeWhereNothingOfTheEpochHasCounted) {
+  SampleSource other = kShared;
+  other.num_samples = 60;
+  SampleShare share(kSharer, other);
+  SampleLeases leases = LeasesOf({kSharer, WorkerId{2}});
+  ReceiveQueue(leases, share);
+  EXPECT_EQ(SamplesAt(share, Step{0}, 0, kAsync).count, 0U);
+
+  const PushOptions ask = share.Commit({});
+  leases.Commit(kSharer, ReportOf(ask.samples), {.num_samples = ask.learning_rate});
+  ReceiveQueue(leases, share);
+
+  EXPECT_EQ(leases.source().num_samples, 60U);
+  EXPECT_EQ(SamplesAt(share, Step{1}, 0, kAsync).count, 8U);
+  leases.Commit(WorkerId{2}, SampleReport::kDone, {.num_samples = 60});
+  SampleShare late(kSharer, kShared);
+  ReceiveQueue(leases, late);
+  EXPECT_THAT(std::string(late.At(kAsync, Step{2}, 0).status().message()),
+              HasSubstr("has 60 samples"));
+}
+
+TEST(SampleShare, SaysThatTooManyWorkersShareTheData) {
+  std::vector<WorkerId> workers;
+  for (uint32_t i = 0; i < SampleLeases::kWorkersMax; ++i) workers.push_back(WorkerId{i + 10});
+  SampleShare share(kSharer, kShared);
+  ReceiveQueue(LeasesOf(workers), share);
+
+  const auto samples = share.At(kAsync, Step{0}, 0);
+
+  EXPECT_EQ(samples.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(samples.status().message()), HasSubstr("at most 160 workers"));
 }
 
 }  // namespace
