@@ -199,8 +199,8 @@ class PythonJob::BoundPush {
   ArrayArgument read_, written_;
 };
 
-// The interpreter's last call: waits, for a few seconds at most, for attempts to join that Ctrl-C has
-// interrupted. Runs without the interpreter lock.
+// The interpreter's last call: waits, for a few seconds at most, for attempts to join that Ctrl-C
+// has interrupted. Runs without the interpreter lock.
 void EndAttempts();
 // As of on_exit(3): ends the jobs of CloseAtExit. If the job tells a program that would end with 0
 // to end with another code, ends the process with that.
