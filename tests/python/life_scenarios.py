@@ -238,6 +238,16 @@ def is_no_state() -> None:
     sys.exit(3)
 
 
+def makes_no_step() -> None:
+    job = pushpull.init()
+    job.store.register("w", numpy.zeros(4, "f"))
+    job.use_samples(SAMPLES, batch=BATCH, epochs=3)
+    epochs = job.epochs()
+    assert next(epochs) == 0
+    assert_raises(RuntimeError, ["no step in epoch 0", "job.samples()"], lambda: next(epochs))
+    sys.exit(3)
+
+
 def ends_with(code: str) -> None:
     """Trains, and ends without `end`."""
     job = pushpull.init()

@@ -135,6 +135,9 @@ class LifeTest(JobTest):
     def test_what_has_no_state_is_named(self) -> None:
         self.run_scenario("is_no_state", workers=1, settings=("spec.sync.gated=true",), ends_with=3)
 
+    def test_epoch_without_a_step_is_named(self) -> None:
+        self.run_scenario("makes_no_step", workers=1, ends_with=3)
+
     def test_last_line_of_a_program_leaves_the_job(self) -> None:
         for code in ("none", "0"):
             with self.subTest(code=code):

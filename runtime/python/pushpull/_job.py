@@ -194,9 +194,10 @@ class Job:
 
         A worker that begins with the first step of an epoch gets the one before it too, without samples: what stands after the inner
         loop runs in it as in the others, which do it at that time. An epoch whose loop the program leaves with `break` is not over:
-        the next number is the same. Raises like `samples`.
+        the next number is the same. Raises like `samples`, and RuntimeError if the program has made no step in an epoch.
         """
         self._start_once()
+        before: Optional[tuple[int, int]] = None
         try:
             while True:
                 part = self._engine.samples()
@@ -209,6 +210,10 @@ class Job:
                     return
                 else:
                     self._epoch = part.epoch
+                if before == (self._epoch, self.step):
+                    raise RuntimeError(f"epochs: the program has made no step in epoch {self._epoch}, which therefore goes on: iterate over the "
+                                       "loader, or job.samples(), in every epoch")
+                before = self._epoch, self.step
                 yield self._epoch
                 self._is_after_epoch = False
         finally:
