@@ -228,6 +228,16 @@ class LocalJob:
             return any(m["index"] == index and m["alive"] and entry and m["pid"] == entry["pid"] for m in members)
         wait_until(joined, START_SECONDS, f"{role}-{index} joins")
 
+    def await_steps_of_worker(self, index: int) -> None:
+        """Until the coordinator knows of steps that the process which now has this index has made."""
+        self.await_joined("worker", index)
+        seen: list[int] = []
+
+        def stepped() -> bool:
+            seen.extend(m["step"] for m in self.status().get("workers", []) if m["index"] == index and m["alive"] and m["step"] > 0)
+            return len(set(seen)) > 1
+        wait_until(stepped, START_SECONDS, f"worker-{index} makes steps")
+
     def report(self) -> dict[str, Any]:
         return json.loads(self._report.read_text())
 

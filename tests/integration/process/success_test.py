@@ -80,7 +80,7 @@ class RoleLimitsTest(job.JobTestCase):
         started.launcher.wait_for_line(r"server-1 .*; restart, 1 of 5")
         started.kill_and_await_next("worker", 1)
         started.launcher.wait_for_line(r"worker-1 .*; restart, 1 of 1")
-        started.await_joined("worker", 1)
+        started.await_steps_of_worker(1)  # before its first step nothing counts
         started.signal_member("worker", 1, signal.SIGKILL)
 
         self.assertEqual(started.launcher.wait(30), 1, started.launcher.output)
