@@ -108,6 +108,16 @@ class LifeTest(JobTest):
         for end in self.take():
             self.assertEqual({(epoch, rate) for epoch, rate in end["rates"]}, {(epoch, LR * 0.5 ** epoch) for epoch in (2, 3, 4)})
 
+    def test_job_with_nothing_left_ends_in_order(self) -> None:
+        self.run_scenario("loops_over_a_range", "nothing", settings=SAVES)
+        self.run_scenario("loops_over_a_range", "nothing", settings=SAVES)
+        for body in ("reads", "calls"):
+            with self.subTest(body=body):
+                self.run_scenario("loops_over_a_range", body, settings=SAVES)
+
+                log = next(iter(self.folder.glob(".pushpull/*/logs/worker-0*"))).read_text()
+                self.assertIn("nothing is left to do: the job has trained its 5 epochs", log)
+
     def test_schedule_that_begins_anew_is_refused_by_name(self) -> None:
         for kind in ("batch", "epoch"):
             with self.subTest(kind=kind):

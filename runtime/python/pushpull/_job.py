@@ -92,7 +92,7 @@ class Job:
         self._step_in_use: Optional[int] = None
         self._state: Optional[State] = None  # of the program
         self._num_epochs = 0
-        self._has_said_so = False
+        self._is_nothing_left = False  # when this worker began
         self._is_empty_step = False
         self._is_after_epoch = False  # `epochs` has handed out one of which only what stands after the inner loop is to run
         self._epoch: Optional[int] = None  # which `epochs` has handed out
@@ -362,8 +362,8 @@ class Job:
             self._end_as_released()
 
     def _say_nothing_is_left(self, epochs: int) -> None:
-        if not self._has_said_so:
-            self._has_said_so = True
+        if not self._is_nothing_left:
+            self._is_nothing_left = True
             logging.getLogger("pushpull").warning("nothing is left to do: the job has trained its %d epochs, up to step %d; to go on, pass "
                                                   "more epochs than %d, and to begin anew give the job another name", epochs, self.step,
                                                   self._num_epochs)
@@ -380,9 +380,11 @@ class Job:
         self._is_empty_step = False
 
     def _check_is_present(self, call: str) -> None:
-        """Raises PushPullError if the program is in an epoch that was over when this worker began."""
+        """Raises PushPullError if the program is in an epoch that was over when this worker began, and ends it if all were."""
         if self._past is None:
             return
+        if self._is_nothing_left:
+            self._end_as_released()
         text = f"{call}: {self._past}"
         self._end_for_good(text)
         raise PushPullError(text, "FAILED_PRECONDITION")
