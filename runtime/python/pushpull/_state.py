@@ -52,7 +52,6 @@ class State:
 
     _job: Job
     _entries: dict[str, Any]
-    _follows: bool
 
     def __init__(self, **entries: Any) -> None:
         from ._job import current_job  # pylint: disable=import-outside-toplevel  # which imports this module
@@ -65,7 +64,7 @@ class State:
             if not isinstance(entry, _VALUES) and _access_of(entry) is None:
                 raise TypeError(f"State: {name}: a {type(entry).__name__} has neither state_dict() nor attributes that could be kept; keep "
                                 "its values")
-        self.__dict__.update(_job=job, _entries=dict(entries), _kept=_Kept(job), _follows=False)
+        self.__dict__.update(_job=job, _entries=dict(entries), _kept=_Kept(job))
         self._kept.register(self._pack())
         job._state = self
 
@@ -76,9 +75,6 @@ class State:
             raise AttributeError(f"State has no entry {name}: name it in State({name}=...)") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_follows":
-            self.__dict__[name] = value
-            return
         if name not in self._entries:
             raise AttributeError(f"State has no entry {name}: name it in State({name}=...), where it gets its first value")
         if not isinstance(self._entries[name], (*_VALUES, dict, set, list)):
@@ -89,19 +85,14 @@ class State:
 
     def _begin(self) -> None:
         """The job has started: takes what it has kept, unless it begins now."""
-        job, content = self._job, b""
+        job = self._job
         if job.local_rank == 0:
             try:
                 job._engine.check_state()
             except PushPullError as error:
                 raise PushPullError(f"State: {error}. Leave out spec.sync.gated, backupWorkers and other modes, or State", error.code) from None
             self._kept.bind(job._engine)
-            content = self._kept.read() if job.start_step > 0 else b""
-        if job.local_ranks > 1:
-            content = job._local_ranks.share(content)
-        if content:
-            self._load(content)
-        elif job.start_step > 0:
+        if job.start_step > 0 and not self._take():
             logging.getLogger("pushpull").warning("step %d: the job has no State of the step before it; that of this program begins anew",
                                                   job.start_step)
 
@@ -112,20 +103,23 @@ class State:
 
     def _follow(self) -> None:
         """For a step under way that has no samples for this worker, whose body therefore does not run: takes what others make of it."""
-        self._follows = True
-        if self._job.local_rank == 0:
-            self._kept.receive()
+        self._kept.receive()
 
     def _end_step(self) -> None:
         """The step is over."""
-        if not self._follows:
+        if not self._kept.is_awaited:
             return
-        self._follows = False
+        self._kept.is_awaited = False
+        self._take()
+
+    def _take(self) -> bool:
+        """Gives the entries what the job has kept; False: nothing."""
         content = self._kept.read() if self._job.local_rank == 0 else b""
         if self._job.local_ranks > 1:
             content = self._job._local_ranks.share(content)
         if content:
             self._load(content)
+        return bool(content)
 
     def _pack(self) -> bytes:
         return pickle.dumps({name: _state_of(entry) for name, entry in self._entries.items()}, protocol=4)
@@ -154,6 +148,7 @@ class _Kept:
         self._value: Any = None
         self._pushing: Optional[_engine.BoundPush] = None
         self._receiving: Optional[_engine.BoundPush] = None
+        self.is_awaited = False  # what the other workers make of the step under way
 
     def register(self, content: bytes) -> None:
         if len(content) > _BYTES_MOST:
@@ -185,8 +180,9 @@ class _Kept:
         self._job.store._handles[_TENSOR, "push"] = self._pushing.push(1.0, 0.0)
 
     def receive(self) -> None:
-        assert self._receiving is not None
-        self._job.store._handles[_TENSOR, "push"] = self._receiving.push(0.0, 0.0, False)
+        self.is_awaited = True
+        if self._receiving is not None:  # in the first local rank
+            self._job.store._handles[_TENSOR, "push"] = self._receiving.push(0.0, 0.0, False)
 
     def read(self) -> bytes:
         """Empty: nothing was kept."""

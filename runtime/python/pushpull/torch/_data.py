@@ -118,12 +118,6 @@ class _Steps:
             self._note_past(samples)
         self._iterations += 1
 
-    def epochs(self) -> Iterator[int]:
-        """As Job.epochs."""
-        for epoch in self.job.epochs():
-            self._iterations = epoch
-            yield epoch
-
     def _next(self) -> Any:
         """This worker's samples of the next step. Ends the program of a released worker."""
         samples = self.job._next_samples(self.timeout, self._iterations)
@@ -269,7 +263,7 @@ class _HasSteps:
         What stands after the inner loop runs once for each epoch, in every worker that is there when it ends. A worker that begins with
         the first step of an epoch gets the one before it too, without batches, so that it takes part. See pushpull.Job.epochs.
         """
-        return self._steps.epochs()
+        return self._steps.job.epochs()
 
     @property
     def is_last_of_step(self) -> bool:
