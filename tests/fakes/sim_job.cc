@@ -27,6 +27,14 @@ std::vector<Executor*> Pointers(const std::vector<std::unique_ptr<SimExecutor>>&
 
 }  // namespace
 
+void SetNetwork(SimJobOptions& options, Duration delay_max, bool is_lossy) {
+  options.network.faults.delay_max = delay_max;
+  if (!is_lossy) return;
+  options.network.faults.loss = 0.03;
+  options.network.faults.duplication = 0.05;
+  options.network.faults.reordering = 0.1;
+}
+
 SimJobOptions DeterministicSim(uint32_t workers,
                                uint32_t servers,
                                uint32_t replication,

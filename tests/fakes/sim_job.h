@@ -45,6 +45,10 @@ struct SimJobOptions {
   FileSystem* files = nullptr;
 };
 
+// Messages take up to `delay_max`; of those of a lossy network some are lost, repeated or
+// reordered.
+void SetNetwork(SimJobOptions& options, Duration delay_max, bool is_lossy);
+
 // Of a deterministic job named "sim" whose messages take up to two milliseconds.
 SimJobOptions DeterministicSim(uint32_t workers,
                                uint32_t servers,

@@ -269,12 +269,7 @@ class Early {
                           .has_colocated_servers = plan.has_colocated};
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs
     if (std::getenv("PUSHPULL_SIM_LOG") != nullptr) options.log_level = LogLevel::kDebug;
-    options.network.faults.delay_max = plan.delay_max;
-    if (plan.is_lossy) {
-      options.network.faults.loss = 0.03;
-      options.network.faults.duplication = 0.05;
-      options.network.faults.reordering = 0.1;
-    }
+    SetNetwork(options, plan.delay_max, plan.is_lossy);
     if (files != nullptr) {
       options.checkpoint = CheckpointPolicy{.folder = kFolder, .every = std::chrono::hours(100)};
       options.files = files;

@@ -108,12 +108,7 @@ class Training {
       options.checkpoint = CheckpointPolicy{.folder = kFolder, .every = std::chrono::hours(100)};
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs
     if (std::getenv("PUSHPULL_SIM_LOG") != nullptr) options.log_level = LogLevel::kDebug;
-    options.network.faults.delay_max = milliseconds(2);
-    if (shape.is_lossy) {
-      options.network.faults.loss = 0.03;
-      options.network.faults.duplication = 0.05;
-      options.network.faults.reordering = 0.1;
-    }
+    SetNetwork(options, milliseconds(2), shape.is_lossy);
     return options;
   }
 

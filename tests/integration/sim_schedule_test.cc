@@ -161,12 +161,8 @@ class Schedule {
     }
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs
     if (std::getenv("PUSHPULL_SIM_LOG") != nullptr) options.log_level = LogLevel::kDebug;
-    options.network.faults.delay_max = std::chrono::microseconds(Draw(3000));
-    if (Draw(3) == 0) {
-      options.network.faults.loss = 0.03;
-      options.network.faults.duplication = 0.05;
-      options.network.faults.reordering = 0.1;
-    }
+    const Duration delay_max = std::chrono::microseconds(Draw(3000));
+    SetNetwork(options, delay_max, Draw(3) == 0);
     return options;
   }
 
