@@ -264,29 +264,41 @@ class Schedule {
                                       worker.pending.end(),
                                       [](const auto& one) { return one->is_done(); });
     if (!all_done) return;
-    if (!worker.pending.empty()) {
-      std::vector<bool> had_gradient;
-      for (const auto& one : worker.pending) {
-        const absl::Status status = Result(*one);
-        if (!status.ok() && worker.may_fail) return KillWorker(index);
-        if (!status.ok()) return Report("worker-", index, ": ", status.ToString());
-        had_gradient.push_back(one->has_gradient());
-      }
-      worker.pending.clear();
-      // After a full restart its first step may be done already for some chunks. With backup
-      // workers a push may have no part in its step.
-      const bool must_count = worker.step > worker.first_step || !replaced_.contains(index);
-      if (must_count && backup_workers_ == 0) pushed_[worker.step].insert(index);
-      const uint64_t before = std::exchange(worker.step, job_.worker(index).next_step().value());
-      const bool may_skip = backup_workers_ > 0;
-      if (worker.step <= before || (worker.step > before + 1 && !may_skip))
-        return Report("worker-", index, " comes from step ", before, " to ", worker.step);
-      HearOfGradients(index, worker.step, had_gradient);
-      Observe(index, worker);
-    }
+    if (!worker.pending.empty() && !FinishStep(index, worker)) return;
     if (worker.step < steps_) return Push(index, worker);
     // Nobody leaves before all has come to rest: when the last one has, the job is over.
     if (has_settled_ && worker.leave == nullptr) worker.leave = job_.worker(index).Leave();
+  }
+
+  // False: the worker goes no further, or there is a problem.
+  bool FinishStep(uint32_t index, Worker& worker) {
+    std::vector<bool> had_gradient;
+    for (const auto& one : worker.pending) {
+      const absl::Status status = Result(*one);
+      if (!status.ok() && worker.may_fail) {
+        KillWorker(index);
+        return false;
+      }
+      if (!status.ok()) {
+        Report("worker-", index, ": ", status.ToString());
+        return false;
+      }
+      had_gradient.push_back(one->has_gradient());
+    }
+    worker.pending.clear();
+    // After a full restart its first step may be done already for some chunks. With backup
+    // workers a push may have no part in its step.
+    const bool must_count = worker.step > worker.first_step || !replaced_.contains(index);
+    if (must_count && backup_workers_ == 0) pushed_[worker.step].insert(index);
+    const uint64_t before = std::exchange(worker.step, job_.worker(index).next_step().value());
+    const bool may_skip = backup_workers_ > 0;
+    if (worker.step <= before || (worker.step > before + 1 && !may_skip)) {
+      Report("worker-", index, " comes from step ", before, " to ", worker.step);
+      return false;
+    }
+    HearOfGradients(index, worker.step, had_gradient);
+    Observe(index, worker);
+    return true;
   }
 
   void FinishRegistration(uint32_t index, Worker& worker) {
@@ -367,36 +379,53 @@ class Schedule {
       return Report("version ", version, " of t", tensor, " was made without a gradient");
     if (specs_[tensor].clip_norm > 0) return CheckClipped(tensor, version, before, after);
     for (const size_t i : {size_t{0}, after.size() - 1}) {
-      // Whose gradients were in it may all have died before they came to this chunk, and so may the
-      // admitted.
-      const bool may_be_none =
-          (backup_workers_ > 0 && (tensor > 0 || i > 0) && !replaced_.empty()) ||
-          (absence_seed_ > 0 && MayLackWorkers());
-      const double sum = before[i] * (1 - Decay()) - after[i];
-      const bool is_sum =
-          sum >= 1 && sum < std::ldexp(1.0, static_cast<int>(workers_)) && sum == std::floor(sum);
-      const bool is_untouched =
-          before[i] == after[i] && (!had_gradient || (may_be_none && !is_sum));
-      const auto mask = is_untouched ? 0 : static_cast<int64_t>(sum);
-      const bool is_whole = is_untouched || sum == std::floor(sum);
-      if (!is_whole || mask < (may_be_none || !had_gradient ? 0 : 1) ||
-          mask >= int64_t{1} << workers_) {
-        return Report("version ", version, " of t", tensor, ": contributions add up to ", mask);
+      const std::optional<int64_t> mask =
+          Contributors(tensor, i, had_gradient, before[i], after[i]);
+      if (!mask.has_value()) {
+        return Report("version ",
+                      version,
+                      " of t",
+                      tensor,
+                      ": ",
+                      after[i],
+                      " after ",
+                      before[i],
+                      " is no sum of contributions");
       }
-      if (backup_workers_ > 0) CheckAdmitted(tensor, version, mask);
-      if (is_gated_) CheckGate(tensor, version, mask);
-      for (const uint32_t worker : pushed_[version - 1]) {
-        if ((mask >> worker) % 2 == 0 && HasGradient(worker, version - 1, tensor)) {
-          return Report("version ",
-                        version,
-                        " of t",
-                        tensor,
-                        " lacks worker-",
-                        worker,
-                        ", whose push was answered: ",
-                        mask);
-        }
-      }
+      if (backup_workers_ > 0) CheckAdmitted(tensor, version, *mask);
+      if (is_gated_) CheckGate(tensor, version, *mask);
+      CheckAnswered(tensor, version, *mask);
+    }
+  }
+
+  // Whose pushes have changed the value; nullopt if no set of workers can have done that.
+  std::optional<int64_t> Contributors(
+      size_t tensor, size_t i, bool had_gradient, float before, float after) const {
+    // Whose gradients were in it may all have died before they came to this chunk, and so may the
+    // admitted.
+    const bool may_be_none = (backup_workers_ > 0 && (tensor > 0 || i > 0) && !replaced_.empty()) ||
+                             (absence_seed_ > 0 && MayLackWorkers());
+    const double sum = before * (1 - Decay()) - after;
+    const bool is_whole = sum == std::floor(sum);
+    const double limit = std::ldexp(1.0, static_cast<int>(workers_));
+    const bool is_sum = is_whole && sum >= 1 && sum < limit;
+    if (before == after && (!had_gradient || (may_be_none && !is_sum))) return 0;
+    const double least = may_be_none || !had_gradient ? 0 : 1;
+    if (!is_whole || sum < least || sum >= limit) return std::nullopt;
+    return static_cast<int64_t>(sum);
+  }
+
+  void CheckAnswered(size_t tensor, uint64_t version, int64_t mask) {
+    for (const uint32_t worker : pushed_[version - 1]) {
+      if ((mask >> worker) % 2 != 0 || !HasGradient(worker, version - 1, tensor)) continue;
+      return Report("version ",
+                    version,
+                    " of t",
+                    tensor,
+                    " lacks worker-",
+                    worker,
+                    ", whose push was answered: ",
+                    mask);
     }
   }
 
