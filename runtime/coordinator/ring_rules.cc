@@ -5,7 +5,6 @@
 
 #include "runtime/job/enum_names.h"
 #include "runtime/tensor/codec.h"
-#include "runtime/tensor/reduction.h"
 
 namespace pushpull {
 namespace {
@@ -16,8 +15,6 @@ std::string InTheWayOfRings(const TensorSpec& tensor) {
   if (tensor.codec != Codec::kNone)
     return absl::StrCat("has the codec ", ToString(tensor.codec), ": use none");
   if (tensor.clip_norm != 0) return absl::StrCat("has clip_norm ", tensor.clip_norm, ": use 0");
-  if (tensor.reduction != Reduction::kMean && tensor.reduction != Reduction::kSum)
-    return absl::StrCat("has the reduction ", ToString(tensor.reduction), ": use mean or sum");
   return "";
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/shard/placement.h"
 #include "runtime/store/row_layout.h"
 #include "runtime/tensor/codec.h"
+#include "runtime/tensor/reduction.h"
 #include "runtime/tensor/shape.h"
 
 namespace pushpull {

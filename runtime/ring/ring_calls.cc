@@ -26,12 +26,14 @@ absl::Status TakeStep(RingLinks& ring,
                       RingState& state) {
   const Deadline deadline = Deadline::After(kCallTimeout);
   state.Contribute(pushes, ring.rank(), ring.size(), batch);
-  PUSHPULL_RETURN_IF_ERROR(ring.Sum(std::as_writable_bytes(state.facts()),
-                                    ReductionOp(ElementKind::kFloat64, ElementOp::kSum),
-                                    deadline));
-  PUSHPULL_RETURN_IF_ERROR(ring.Sum(std::as_writable_bytes(state.gradients()),
-                                    ReductionOp(ElementKind::kFloat32, ElementOp::kSum),
-                                    deadline));
+  PUSHPULL_RETURN_IF_ERROR(ring.Reduce(std::as_writable_bytes(state.facts()),
+                                       ReductionOp(ElementKind::kFloat64, ElementOp::kSum),
+                                       deadline));
+  for (const RingGradients& part : state.gradients()) {
+    PUSHPULL_RETURN_IF_ERROR(ring.Reduce(std::as_writable_bytes(part.values),
+                                         ReductionOp(ElementKind::kFloat32, part.op),
+                                         deadline));
+  }
   return state.Apply(form.workers, form.epoch);
 }
 

@@ -181,16 +181,18 @@ absl::StatusOr<std::unique_ptr<RingLinks>> RingLinks::Connect(const RingEnd& end
   return links;
 }
 
-absl::Status RingLinks::Sum(std::span<std::byte> values, const ReductionOp& op, Deadline deadline) {
-  if (of_host_ == nullptr) return SumOverRacks(values, op, deadline);
+absl::Status RingLinks::Reduce(std::span<std::byte> values,
+                               const ReductionOp& op,
+                               Deadline deadline) {
+  if (of_host_ == nullptr) return ReduceOverRacks(values, op, deadline);
   PUSHPULL_RETURN_IF_ERROR(of_host_->AllReduce(values, op, Algorithm::kAuto, deadline));
-  if (stages_.GoesOn(rank_)) PUSHPULL_RETURN_IF_ERROR(SumOverRacks(values, op, deadline));
+  if (stages_.GoesOn(rank_)) PUSHPULL_RETURN_IF_ERROR(ReduceOverRacks(values, op, deadline));
   return of_host_->Broadcast(values, 0, Algorithm::kAuto, deadline);
 }
 
-absl::Status RingLinks::SumOverRacks(std::span<std::byte> values,
-                                     const ReductionOp& op,
-                                     Deadline deadline) {
+absl::Status RingLinks::ReduceOverRacks(std::span<std::byte> values,
+                                        const ReductionOp& op,
+                                        Deadline deadline) {
   if (of_rack_ == nullptr) return last_->AllReduce(values, op, Algorithm::kAuto, deadline);
   if (!stages_.are_racks_split()) {
     PUSHPULL_RETURN_IF_ERROR(of_rack_->AllReduce(values, op, Algorithm::kAuto, deadline));

@@ -101,7 +101,7 @@ class RingLinks {
   bool is_shm() const { return is_shm_; }
 
   // Every worker gets the same bits.
-  absl::Status Sum(std::span<std::byte> values, const ReductionOp& op, Deadline deadline);
+  absl::Status Reduce(std::span<std::byte> values, const ReductionOp& op, Deadline deadline);
   // Every worker gets the bytes of `source`, a rank.
   absl::Status Broadcast(std::span<std::byte> values, uint32_t source, Deadline deadline);
 
@@ -116,7 +116,9 @@ class RingLinks {
       : rank_(rank), size_(size), stages_(std::move(stages)) {}
 
   // Among the ranks that continue after the stage of the hosts; `source` is one of them.
-  absl::Status SumOverRacks(std::span<std::byte> values, const ReductionOp& op, Deadline deadline);
+  absl::Status ReduceOverRacks(std::span<std::byte> values,
+                               const ReductionOp& op,
+                               Deadline deadline);
   absl::Status BroadcastOverRacks(std::span<std::byte> values, uint32_t source, Deadline deadline);
 
   const uint32_t rank_;

@@ -16,6 +16,7 @@
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/master_values.h"
 #include "runtime/tensor/reduce.h"
+#include "runtime/tensor/reduction.h"
 #include "runtime/tensor/shape.h"
 
 namespace pushpull {
@@ -23,6 +24,19 @@ namespace {
 
 // Sums of tensors begin at a cache line.
 constexpr size_t kFloatsPerLine = HostBuffer::kAlignment / sizeof(float);
+
+// The order in which gradients() has them.
+constexpr ElementOp kOps[] = {ElementOp::kSum,
+                              ElementOp::kMin,
+                              ElementOp::kMax,
+                              ElementOp::kProduct,
+                              ElementOp::kAnd,
+                              ElementOp::kOr};
+
+// Of the gradients of a tensor, each multiplied by its weight if they have a mean.
+ElementOp OpOn(const TensorSpec& tensor) {
+  return tensor.reduction == Reduction::kMean ? ElementOp::kSum : OpOf(tensor.reduction);
+}
 
 std::vector<WorkerId> WorkersOf(std::span<const RingWorker> workers) {
   std::vector<WorkerId> ids;
@@ -60,7 +74,6 @@ class SharedSums final : public MemoryLender {
 
 absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors, Sums sums) {
   RingState state;
-  size_t floats = 0;
   for (const PlacedTensor& placed : tensors) {
     PUSHPULL_ASSIGN_OR_RETURN(const uint64_t bytes,
                               NumBytes(placed.spec.dims, MasterOf(placed.spec.dtype)));
@@ -71,11 +84,9 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors,
     PUSHPULL_ASSIGN_OR_RETURN(tensor.value, HostBuffer::Zeroed(bytes));
     PUSHPULL_ASSIGN_OR_RETURN(
         tensor.state, HostBuffer::Zeroed(bytes * StateFloatsPerValue(placed.spec.optimizer)));
-    if (tensor.holds_samples) continue;
-    tensor.offset = floats;
-    const size_t values = bytes / sizeof(float);
-    floats += (values + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
   }
+  size_t floats = 0;
+  for (const ElementOp op : kOps) floats = state.Place(op, floats);
   const size_t sum_bytes = floats * sizeof(float);
   if (sums == Sums::kShared && sum_bytes > 0) {
     PUSHPULL_ASSIGN_OR_RETURN(state.shared_sums_, SharedMemory::Create("pushpull-sums", sum_bytes));
@@ -87,6 +98,28 @@ absl::StatusOr<RingState> RingState::Make(std::span<const PlacedTensor> tensors,
   state.updates_.resize(tensors.size());
   state.had_gradient_.resize(tensors.size(), 1);
   return state;
+}
+
+size_t RingState::Place(ElementOp op, size_t begin) {
+  size_t end = begin;
+  for (Tensor& tensor : tensors_) {
+    if (tensor.holds_samples || OpOn(tensor.spec) != op) continue;
+    tensor.offset = end;
+    const size_t values = tensor.value.num_bytes() / sizeof(float);
+    end += (values + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
+  }
+  if (end > begin) ends_.emplace_back(op, end);
+  return end;
+}
+
+std::vector<RingGradients> RingState::gradients() {
+  std::vector<RingGradients> all;
+  size_t begin = 0;
+  for (const auto& [op, end] : ends_) {
+    all.push_back({.op = op, .values = sums_.floats().subspan(begin, end - begin)});
+    begin = end;
+  }
+  return all;
 }
 
 void RingState::SetInitial(size_t tensor,
@@ -215,7 +248,7 @@ void RingState::Contribute(std::span<const RingPush> pushes,
     const bool is_mean = tensor.spec.reduction == Reduction::kMean;
     // A contribution without samples does not count in a mean, whatever its values are.
     if (!push.has_gradient || (is_mean && push.weight == 0)) {
-      absl::c_fill(sum, 0.0F);
+      FillIdentity(ElementKind::kFloat32, OpOn(tensor.spec), std::as_writable_bytes(sum));
     } else {
       facts_[GradientsAt(i)] = 1;
       CopyToMaster(tensor.spec.dtype, push.gradient, sum);
@@ -224,17 +257,23 @@ void RingState::Contribute(std::span<const RingPush> pushes,
   }
 }
 
+// What does not count may be infinite: nobody has contributed to a minimum.
+bool RingState::IsFinite(size_t index) {
+  return tensors_[index].holds_samples || facts_[GradientsAt(index)] == 0 ||
+         AllFinite(SumOf(tensors_[index]));
+}
+
 absl::Status RingState::CheckSums() {
   if (AllFinite(sums_.floats())) return absl::OkStatus();
-  for (const Tensor& tensor : tensors_) {
-    if (tensor.holds_samples || AllFinite(SumOf(tensor))) continue;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (IsFinite(i)) continue;
     return absl::InvalidArgumentError(absl::StrCat("sum of the gradients of tensor \"",
-                                                   tensor.spec.name,
+                                                   tensors_[i].spec.name,
                                                    "\" in step ",
                                                    mark_.step.value(),
                                                    " has a value that is not finite"));
   }
-  return absl::InternalError("a value between two tensors is not finite");
+  return absl::OkStatus();
 }
 
 absl::Status RingState::Apply(std::span<const RingWorker> workers, Epoch epoch) {
@@ -257,7 +296,7 @@ void RingState::ApplyTo(size_t index) {
   had_gradient_[index] = facts_[GradientsAt(index)] > 0 ? 1 : 0;
   if (had_gradient_[index] == 0) {
     // The value of Sum is the step's gradient.
-    if (tensor.spec.optimizer.kind == OptimizerKind::kSum)
+    if (tensor.spec.optimizer.kind == OptimizerKind::kSum && CountsAsZeros(tensor.spec.reduction))
       std::ranges::fill(tensor.value.floats(), 0.0F);
     return;
   }

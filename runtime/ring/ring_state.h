@@ -5,7 +5,7 @@
 // each of them applies the same sums in the same order. Values and sums are float32, whatever the
 // tensors' type is. No I/O.
 //
-//   Contribute: this worker's part --sums over all ranks of facts(), then of gradients()--> Apply
+//   Contribute: this worker's part --reduced over all ranks: facts(), then gradients()--> Apply
 //
 // Facts are a few numbers besides the gradients: weights, learning rates, how many ranks have a
 // gradient, which workers want samples.
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "runtime/base/ids.h"
 #include "runtime/membership/control.h"
 #include "runtime/store/placed_tensor.h"
+#include "runtime/tensor/element_reduce.h"
 #include "runtime/tensor/host_buffer.h"
 #include "runtime/transport/shm/shared_memory.h"
 
@@ -34,6 +36,12 @@ struct RingPush {
   double weight = 1;                    // samples
   double learning_rate = 0;             // 0: as registered
   bool has_gradient = true;             // false: zeros; `gradient` is not read
+};
+
+// The gradients of all tensors that are reduced by the same operation.
+struct RingGradients {
+  ElementOp op = ElementOp::kSum;  // also of a mean: gradients are multiplied by their weights
+  std::span<float> values;
 };
 
 // Thread-compatible. Tensors are identified by their position in the job's list.
@@ -65,11 +73,12 @@ class RingState {
   // tensor, with as many values. `batch`: the desired number of samples per step; 0: as it is.
   void Contribute(std::span<const RingPush> pushes, uint32_t rank, uint32_t ranks, uint64_t batch);
   std::span<double> facts() { return facts_; }
-  std::span<float> gradients() { return sums_.floats(); }
+  // None is empty; in the order of their operations.
+  std::vector<RingGradients> gradients();
   // What has gradients(); null: they are private.
   std::shared_ptr<const SharedMemory> shared_sums() const { return shared_sums_; }
-  // To be called when both have been summed over all ranks: takes the step. `workers` by rank;
-  // `epoch`: the ring's.
+  // To be called when facts have been summed over all ranks, and gradients reduced: takes the step.
+  // `workers` by rank; `epoch`: the ring's.
   //
   //   kInvalidArgument  a sum is not finite; the text names tensor and step. Nothing has changed.
   absl::Status Apply(std::span<const RingWorker> workers, Epoch epoch);
@@ -123,7 +132,10 @@ class RingState {
   };
 
   RingState() = default;
+  // Gives the tensors of `op` their places in sums_, from `begin` on. Returns the end.
+  size_t Place(ElementOp op, size_t begin);
   std::span<float> SumOf(const Tensor& tensor);
+  bool IsFinite(size_t index);
   absl::Status CheckSums();
   void ApplyTo(size_t index);
   absl::Status Divide(Tensor& samples, double num_samples, std::span<const RingWorker> workers);
@@ -140,6 +152,7 @@ class RingState {
   RingMark mark_;
   std::shared_ptr<const SharedMemory> shared_sums_;  // lends sums_ its memory
   HostBuffer sums_;
+  std::vector<std::pair<ElementOp, size_t>> ends_;  // of each operation's part of sums_, in order
   // Batch; weight, learning rate and number of gradients per tensor; wishes by rank.
   std::vector<double> facts_;
 };

@@ -47,8 +47,7 @@ KnownTensors::KnownTensors(const Registration& registration) {
              .shape = ShapeOf(tensor),
              .state_floats = StateFloatsPerValue(tensor.spec.optimizer),
              .priority = tensor.priority,
-             .keeps_value = tensor.keeps_value,
-             .reduction = tensor.spec.reduction};
+             .keeps_value = tensor.keeps_value};
     if (tensor.first_rows) known.rows = RowTensorOf(tensor.spec);
   }
 }

@@ -35,7 +35,6 @@ struct KnownTensor {
   size_t state_floats = 0;  // optimizer state, per value
   uint8_t priority = 0;
   bool keeps_value = true;
-  Reduction reduction = Reduction::kMean;
   std::optional<RowTensor> rows = {};
 };
 

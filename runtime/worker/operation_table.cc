@@ -11,7 +11,6 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/tensor/dtype.h"
-#include "runtime/tensor/reduction.h"
 #include "runtime/worker/use_order.h"
 
 namespace pushpull {
@@ -25,19 +24,6 @@ absl::Status CheckMayBeInPlace(const std::string& name, const ValueShape& shape)
 
 std::span<const std::byte> SourceOf(const ConstTensorValues& gradient, const PushOptions& options) {
   return options.has_gradient ? gradient.bytes() : std::span<const std::byte>();
-}
-
-absl::Status CheckMayLackGradient(const std::string& name,
-                                  Reduction reduction,
-                                  const PushOptions& options) {
-  if (options.has_gradient || CountsAsZeros(reduction)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor \"",
-                                                 name,
-                                                 "\" with reduction ",
-                                                 ToString(reduction),
-                                                 " in mode AllReduce: has_gradient = false is for "
-                                                 "mean and sum; push values that do not change the "
-                                                 "result"));
 }
 
 absl::Status CheckRowOptions(absl::string_view name, const OperationTable::RowCall& call) {
@@ -98,8 +84,6 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const KnownTe
         "this process was told to end (SIGTERM) and takes no further step: end it with "
         "exit_code()");
   }
-  if (consistency_.is_ring())
-    PUSHPULL_RETURN_IF_ERROR(CheckMayLackGradient(*tensor.name, tensor.reduction, options));
   const std::optional<size_t> left_out =
       consistency_.is_sync() ? numbers_.LeftOutBy(tensor.index) : std::nullopt;
   if (left_out) return LeftOut(*left_out, tensor.name.get());

@@ -137,8 +137,7 @@ struct PushOptions {
   // it may be empty. If no worker has a gradient, the optimizer is not run: the value, its state
   // and the number of updates stay, so that momentum and weight decay do nothing, as in PyTorch.
   // With the optimizer Sum the value is then zeros. With reductions other than mean and sum the
-  // push does not count, and if none does, the value stays; not in mode AllReduce. In PushRows: no
-  // keys.
+  // push does not count, and if none does, the value stays. In PushRows: no keys.
   bool has_gradient = true;
 };
 

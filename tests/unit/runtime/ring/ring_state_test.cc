@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/consistency/sample_queue.h"
+#include "runtime/tensor/element_reduce.h"
 
 namespace pushpull {
 namespace {
@@ -52,7 +53,7 @@ RingState Make(std::vector<TensorSpec> specs) {
   return *std::move(state);
 }
 
-// One step of ranks that sum their parts in the order of the ranks.
+// One step of ranks that reduce their parts in the order of the ranks.
 absl::Status TakeStep(std::vector<RingState*> ranks,
                       const std::vector<std::vector<RingPush>>& pushes,
                       const std::vector<RingWorker>& workers,
@@ -62,13 +63,21 @@ absl::Status TakeStep(std::vector<RingState*> ranks,
   for (uint32_t i = 1; i < size; ++i) {
     for (size_t k = 0; k < ranks[0]->facts().size(); ++k)
       ranks[0]->facts()[k] += ranks[i]->facts()[k];
-    for (size_t k = 0; k < ranks[0]->gradients().size(); ++k)
-      ranks[0]->gradients()[k] += ranks[i]->gradients()[k];
+    const std::vector<RingGradients> into = ranks[0]->gradients();
+    const std::vector<RingGradients> from = ranks[i]->gradients();
+    for (size_t k = 0; k < into.size(); ++k) {
+      Reduce(ElementKind::kFloat32,
+             into[k].op,
+             std::as_writable_bytes(into[k].values),
+             std::as_bytes(from[k].values));
+    }
   }
   absl::Status status;
   for (RingState* rank : ranks) {
     absl::c_copy(ranks[0]->facts(), rank->facts().begin());
-    absl::c_copy(ranks[0]->gradients(), rank->gradients().begin());
+    const std::vector<RingGradients> into = rank->gradients();
+    for (size_t k = 0; k < into.size(); ++k)
+      absl::c_copy(ranks[0]->gradients()[k].values, into[k].values.begin());
   }
   for (RingState* rank : ranks) status.Update(rank->Apply(workers, kRing));
   return status;
@@ -89,6 +98,52 @@ TEST(RingStateTest, MeanIsWeightedBySamples) {
   EXPECT_THAT(ann.value(0), ElementsAre(-2, -3));
   EXPECT_THAT(bob.value(0), ElementsAre(-2, -3));
   EXPECT_EQ(ann.mark(), (RingMark{.made_in = kRing, .step = Step{1}}));
+}
+
+TensorSpec Reduced(Reduction reduction) {
+  TensorSpec spec = Weights({.kind = OptimizerKind::kSum});
+  spec.reduction = reduction;
+  return spec;
+}
+
+TEST(RingStateTest, EachTensorIsReducedInItsOwnWay) {
+  const std::vector<TensorSpec> specs = {Reduced(Reduction::kMax),
+                                         Reduced(Reduction::kSum),
+                                         Reduced(Reduction::kMin),
+                                         Reduced(Reduction::kMax)};
+  RingState ann = Make(specs);
+  RingState bob = Make(specs);
+  const std::vector<float> low = {-1, 7};
+  const std::vector<float> high = {-5, 9};
+
+  const absl::Status taken = TakeStep({&ann, &bob},
+                                      {std::vector<RingPush>(4, {.gradient = Bytes(low)}),
+                                       std::vector<RingPush>(4, {.gradient = Bytes(high)})},
+                                      Workers({0, 1}));
+
+  EXPECT_TRUE(taken.ok()) << taken;
+  for (const RingState* rank : {&ann, &bob}) {
+    EXPECT_THAT(rank->value(0), ElementsAre(-1, 9));
+    EXPECT_THAT(rank->value(1), ElementsAre(-6, 16));
+    EXPECT_THAT(rank->value(2), ElementsAre(-5, 7));
+    EXPECT_THAT(rank->value(3), ElementsAre(-1, 9));
+  }
+}
+
+TEST(RingStateTest, PushWithoutGradientHasNoPartInMaximum) {
+  RingState ann = Make({Reduced(Reduction::kMax)});
+  RingState bob = Make({Reduced(Reduction::kMax)});
+  const std::vector<float> values = {-3, -4};
+  const RingPush nothing = {.has_gradient = false};
+
+  EXPECT_TRUE(
+      TakeStep({&ann, &bob}, {{nothing}, {{.gradient = Bytes(values)}}}, Workers({0, 1})).ok());
+  EXPECT_THAT(ann.value(0), ElementsAre(-3, -4));
+
+  // If none counts the value stays.
+  EXPECT_TRUE(TakeStep({&ann, &bob}, {{nothing}, {nothing}}, Workers({0, 1})).ok());
+  EXPECT_THAT(ann.value(0), ElementsAre(-3, -4));
+  EXPECT_FALSE(ann.had_gradient(0));
 }
 
 TEST(RingStateTest, ContributionWithoutSamplesHasNoPartWhateverItIs) {

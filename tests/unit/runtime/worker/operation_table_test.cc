@@ -71,20 +71,6 @@ TEST_F(OperationTableTest, PushWithoutAGradientNeedsNone) {
   }
 }
 
-TEST_F(OperationTableTest, OfARingOnlyMeanAndSumMayLackAGradient) {
-  OperationTable lowest{WorkerId{0}};
-  Begin(lowest, Reduction::kMin);
-  EXPECT_TRUE(lowest.MakePush("w", {}, {}, {.has_gradient = false}, {}).ok());
-
-  lowest.Continue(Step{0}, {.mode = SyncMode::kAllReduce});
-  const absl::Status refused =
-      lowest.MakePush("w", gradient_, {}, {.has_gradient = false}, {}).status();
-
-  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-  EXPECT_THAT(refused.message(), testing::HasSubstr("tensor \"w\" with reduction min"));
-  EXPECT_TRUE(lowest.MakePush("w", gradient_, {}, {}, {}).ok());
-}
-
 TEST_F(OperationTableTest, HeldPushStartsAfterResume) {
   operations_.Hold(std::nullopt, std::nullopt);
 
