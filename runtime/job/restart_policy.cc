@@ -109,7 +109,10 @@ bool CannotRun(const MemberExit& exit,
                const RestartHistory& history,
                const std::vector<std::string>& others) {
   const bool is_repeated = exit.role == JobRole::kWorker && history.alike >= kTriesMax;
-  if (!is_repeated || !exit.precedes_training || exit.is_pending || !HasFailed(exit)) return false;
+  if (!is_repeated || !exit.precedes_training || !HasFailed(exit)) return false;
+  // While another worker runs its first step, it may be this one alone that fails.
+  const bool is_alone = !absl::c_linear_search(others, history.last_end);
+  if (exit.is_pending && is_alone) return false;
   return absl::c_all_of(
       others, [&](const std::string& end) { return end.empty() || end == history.last_end; });
 }

@@ -113,6 +113,16 @@ TEST(DecideAfterExitTest, AProgramThatEndsAlikeTwiceBeforeAnyStepCannotRun) {
             "because its program cannot run");
 }
 
+TEST(DecideAfterExitTest, WorkersThatFailInTheirFirstStepInTurnCannotRun) {
+  // Each ends while another one still computes.
+  MemberExit exit = EarlyExit("RuntimeError: x");
+  exit.is_pending = true;
+  const std::string mark = DecideAll({exit})[0].history.last_end;
+
+  EXPECT_EQ(DecideAll({exit, exit}, {}, {mark, ""})[1].action, ExitAction::kFailJob);
+  EXPECT_EQ(DecideAll({exit, exit}, {}, {"", ""})[1].action, ExitAction::kRestartPod);
+}
+
 TEST(DecideAfterExitTest, WithoutALineTheExitCodeDecides) {
   EXPECT_EQ(DecideAll({EarlyExit(""), EarlyExit("")})[1].action, ExitAction::kFailJob);
   EXPECT_EQ(DecideAll({EarlyExit(""), EarlyExit("", 2)})[1].action, ExitAction::kRestartPod);
