@@ -150,7 +150,9 @@ StepSamples SampleLeases::ShareOf(WorkerId worker, Step step, uint64_t ahead) co
                     .batch = batch(),
                     .total = 0,
                     .ranges = {},
-                    .count = 0};
+                    .count = 0,
+                    .members = {}};
+  for (const Lease& each : leases_) share.members.push_back(each.worker);
   const Lease* lease = Find(worker);
   SampleRange range = lease == nullptr ? SampleRange{} : lease->range;
   uint64_t count = lease == nullptr ? 0 : lease->in_work;

@@ -200,7 +200,8 @@ StepSamples SampleQueue::ShareOf(WorkerId worker, Step step) const {
                     .batch = batch(),
                     .total = Count(taken),
                     .ranges = {},
-                    .count = 0};
+                    .count = 0,
+                    .members = members_};
   const auto member = absl::c_find(members_, worker);
   if (step != step_ || member == members_.end()) return share;
   share.ranges = RangesOf(static_cast<size_t>(member - members_.begin()), taken);

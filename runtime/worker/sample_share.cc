@@ -73,7 +73,8 @@ absl::StatusOr<StepSamples> SampleShare::OfQueue(const Consistency& mode,
     // From a checkpoint of Sync: the first push asks for a lease.
     return StepSamples{.step = Step{next.value() + ahead},
                        .epoch = queue.epoch() + std::min<uint64_t>(ahead, 1),
-                       .ranges = {}};
+                       .ranges = {},
+                       .members = {}};
   }
   for (uint64_t i = 0; i < ahead && queue.epoch() < source_.epochs; ++i) queue.AdvanceAll();
   return queue.ShareOf(worker_, Step{next.value() + ahead});

@@ -39,6 +39,9 @@ struct StepSamples {
   uint64_t total = 0;     // samples of this step, over all workers; fewer at an epoch's end
   std::vector<SampleRange> ranges;  // this worker's part; if empty, it pushes with weight 0
   uint64_t count = 0;  // samples in `ranges`; none or at least 2 if a full step has 2 per worker
+  // The workers among whom the step is divided, ascending; in Async and Bounded those that have
+  // samples of the epoch, or wait for some.
+  std::vector<WorkerId> members;
   // False, in mode Async without samples: there is no step to make. Push nothing, and wait for
   // CommitSamples, which is done when there are samples for this worker or the epochs are over.
   bool has_step = true;

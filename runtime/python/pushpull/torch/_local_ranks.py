@@ -180,6 +180,7 @@ class _Samples:
     batch: int
     has_step: bool
     is_over: bool
+    members: list[int]
 
 
 class _Member(NamedTuple):
@@ -234,7 +235,7 @@ class _Leader:
         def of_engine() -> _Samples:
             samples = self._engine.samples(steps_ahead)
             return _Samples(samples.step, samples.epoch, samples.position, samples.total, samples.count, list(samples.ranges),
-                            samples.batch, samples.has_step, samples.is_over)
+                            samples.batch, samples.has_step, samples.is_over, list(samples.members))
 
         return _pass_on(self._ranks, of_engine, lambda samples: (samples, self._member()))
 

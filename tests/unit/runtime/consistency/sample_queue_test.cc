@@ -43,6 +43,7 @@ TEST(SampleQueueTest, DividesAStepAmongItsMembersInTheirOrder) {
   EXPECT_THAT(second.ranges, ElementsAre(SampleRange{2, 3}));
   EXPECT_THAT(third.ranges, ElementsAre(SampleRange{5, 3}));
   EXPECT_THAT(nobody.ranges, IsEmpty());
+  EXPECT_EQ(third.members, members);
 }
 
 TEST(SampleQueueTest, EachWorkerHasABatchOfItsOwnUnlessItIsGlobal) {
