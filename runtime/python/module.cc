@@ -79,6 +79,12 @@ std::vector<std::pair<uint64_t, uint64_t>> RangesOf(const StepSamples& samples) 
   return ranges;
 }
 
+std::vector<uint32_t> MembersOf(const StepSamples& samples) {
+  std::vector<uint32_t> members;
+  for (const WorkerId worker : samples.members) members.push_back(worker.value());
+  return members;
+}
+
 void DefineSamples(nb::module_& module) {
   nb::class_<StepSamples>(module, "StepSamples", "One worker's part of a step.")
       .def_prop_ro("step", [](const StepSamples& samples) { return samples.step.value(); })
@@ -89,7 +95,8 @@ void DefineSamples(nb::module_& module) {
       .def_ro("count", &StepSamples::count)
       .def_ro("has_step", &StepSamples::has_step)
       .def_ro("is_over", &StepSamples::is_over)
-      .def_prop_ro("ranges", &RangesOf, "Pairs of first position and count.");
+      .def_prop_ro("ranges", &RangesOf, "Pairs of first position and count.")
+      .def_prop_ro("members", &MembersOf, "Indices of workers.");
 }
 
 void DefineHandle(nb::module_& module) {
@@ -161,6 +168,19 @@ void DefineBoundPush(nb::module_& module) {
           "has_gradient"_a = true);
 }
 
+void DefineState(nb::class_<PythonJob>& type) {
+  type.def("use_state", [](const PythonJob& job) { job.job().state().Use(); })
+      .def(
+          "take_save",
+          [](const PythonJob& job, bool is_last) { return job.job().state().TakeSave(is_last); },
+          "is_last"_a)
+      .def("check_state", [](const PythonJob& job) { python::Check(job.job().state().Check()); })
+      .def("has_whole_steps",
+           [](const PythonJob& job) { return job.job().state().has_whole_steps(); })
+      .def("has_joined_others",
+           [](const PythonJob& job) { return job.job().state().has_joined_others(); });
+}
+
 void DefineJob(nb::module_& module) {
   nb::class_<PythonJob> type(
       module, "EngineJob", "One worker's membership in a job; see pushpull.Job.");
@@ -184,10 +204,6 @@ void DefineJob(nb::module_& module) {
       .def("pull_rows", &PythonJob::PullRows, "name"_a, "keys"_a, "out"_a.none(), "min_step"_a)
       .def("pull_optimizer_state", &PythonJob::PullOptimizerState, "name"_a, "out"_a, "min_step"_a)
       .def("commit_samples", &PythonJob::CommitSamples, "are_done"_a = true)
-      .def("use_state", &PythonJob::UseState)
-      .def("take_save", &PythonJob::TakeSave, "is_last"_a)
-      .def("check_state", &PythonJob::CheckState)
-      .def("has_joined_others", &PythonJob::HasJoinedOthers)
       .def("samples", &PythonJob::Samples, "steps_ahead"_a = 0)
       .def("buffer",
            &PythonJob::Buffer,
@@ -229,6 +245,7 @@ void DefineJob(nb::module_& module) {
       .def_prop_ro("next_step", [](const PythonJob& job) { return job.job().next_step().value(); })
       .def_prop_ro("worker", [](const PythonJob& job) { return job.job().worker().value(); })
       .def_prop_ro("workers", [](const PythonJob& job) { return job.job().workers(); });
+  DefineState(type);
   DefineCollectives(type);
 }
 

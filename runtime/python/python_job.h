@@ -120,10 +120,6 @@ class PythonJob {
                         nanobind::handle out,
                         uint64_t min_step);
   PythonHandle CommitSamples(bool are_done);
-  void UseState() { job().state().Use(); }
-  void CheckState() const { Check(job().state().Check()); }
-  bool HasJoinedOthers() const { return job().state().has_joined_others(); }
-  bool TakeSave(bool is_last) { return job().state().TakeSave(is_last); }
   void EndStep() { Check(job().EndStep()); }
   StepSamples Samples(uint64_t steps_ahead) const;
 

@@ -40,6 +40,10 @@ class WorkerState final : public ProgramState {
                      "backupWorkers and gated; the mode is ",
                      Describe(consistency)));
   }
+  bool has_whole_steps() const override {
+    const Consistency consistency = saves_.consistency();
+    return consistency.is_led() || consistency.is_ring();
+  }
   bool has_joined_others() const override { return saves_.has_joined_others(); }
   bool TakeSave(bool is_last) override {
     const Step next = operations_.next_step(OperationTable::Counted::kOnWire);

@@ -91,7 +91,7 @@ class Disturbance:
             self._scaled.append(scale(1, "trains"))
 
 
-def trains(place: str, epochs: str, kind: str) -> None:
+def trains(place: str, epochs: str, kind: str, validates: str = "together") -> None:
     """A whole program. There is no `end`: the last line leaves the job."""
     is_first, job = begins_anew(), pushpull.init()
     disturbance = Disturbance(kind, job, is_first)
@@ -114,7 +114,8 @@ def trains(place: str, epochs: str, kind: str) -> None:
                 disturbance.after_step(state.steps)
             with torch.no_grad():
                 value = (model(x) - y).square().mean().reshape(1)
-            pushpull.all_reduce(value, "mean")
+            if validates == "together":
+                pushpull.all_reduce(value, "mean")
             state.best, state.bad = (value.item(), 0) if value.item() < state.best else (state.best, state.bad + 1)
             state.values.append(value.item())
     except pushpull.Released:
@@ -139,6 +140,7 @@ def counts_epochs_of_numpy(stop: str) -> None:
     for epoch in job.epochs():
         count = 0
         for share in job.samples():
+            assert job.members == [0, 1]
             gradient[:] = w - 3
             job.store.push_pull("w", gradient, out=w)
             count += share.count
@@ -232,9 +234,48 @@ def is_no_state() -> None:
     job = pushpull.init()
     assert_raises(TypeError, ["call", "builtin_function"], lambda: pushpull.State(call=len))
     assert_raises(ValueError, ["bytes", "each step"], lambda: pushpull.State(large=bytes(300_000)))
-    job.store.register("w", numpy.zeros(4, "f"))
-    pushpull.State(best=0)
-    assert_raises(pushpull.PushPullError, ["State", "gated"], job.start)
+    sys.exit(3)
+
+
+def outlives_its_schedule() -> None:
+    """A schedule for as many steps as one process would make, in a job that makes more."""
+    job = pushpull.init()
+    model, optimizer = model_and_optimizer("servers")
+    x, y = data()
+    loader = pp.ElasticDataLoader(TensorDataset(x, y), BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=4, cycle_momentum=False)
+    state = pp.State(schedule=schedule, rates=[])
+    for a, b in loader:
+        optimizer.zero_grad()
+        (model(a) - b).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+        state.rates.append(optimizer.param_groups[0]["lr"])
+    assert isinstance(schedule, torch.optim.lr_scheduler.OneCycleLR) and schedule.state_dict()["total_steps"] == 4
+    write("end", job, rates=state.rates)
+
+
+def changes_state_late() -> None:
+    """A body that reads a parameter after the step may not change what it keeps behind that."""
+    job = pushpull.init()
+    model, optimizer = model_and_optimizer("servers")
+    x, y = data()
+    loader = pp.ElasticDataLoader(TensorDataset(x, y), BATCH)
+    state = pp.State(norm=0.0, steps=0)
+    read, done = [], []
+
+    def train() -> None:
+        for a, b in loader:
+            optimizer.zero_grad()
+            (model(a) - b).square().mean().backward()
+            optimizer.step()
+            state.steps += 1
+            read.append(model.weight.norm().item())
+            if len(read) > 2:
+                state.norm = read[-1]
+            done.append(state.steps)
+    assert_raises(pushpull.PushPullError, ["State", "step 2", "norm", "optimizer.step()"], train)
+    assert done == [1, 2, 3] and not job.is_released
     sys.exit(3)
 
 

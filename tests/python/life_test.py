@@ -10,6 +10,10 @@ from package_test import HERE, JobTest
 
 REPOSITORY = HERE.parent.parent
 SAVES = ("spec.checkpoint.claim=models",)
+GATED = ("spec.sync.gated=true",)
+BACKUP = ("spec.sync.backupWorkers=1",)
+ALL_REDUCE = ("spec.sync.mode=AllReduce",)
+ASYNC = ("spec.sync.mode=Async",)
 
 
 class LifeTest(JobTest):
@@ -31,6 +35,13 @@ class LifeTest(JobTest):
     def train(self, disturbance: str, place: str = "servers", settings: tuple[str, ...] = SAVES, epochs: int = 4,
               **choices: Any) -> list[dict[str, Any]]:
         self.run_scenario("trains", place, epochs, disturbance, settings=settings, **choices)
+        return self.take()
+
+    def train_alone(self, disturbance: str, mode: tuple[str, ...], more: tuple[str, ...] = (), epochs: int = 4,
+                    **choices: Any) -> list[dict[str, Any]]:
+        """Likewise in a mode that may have no collectives: each worker validates by itself."""
+        self.run_scenario("trains", "servers", epochs, disturbance, "alone", servers=0 if mode == ALL_REDUCE else 2,
+                          settings=(*mode, *more), **choices)
         return self.take()
 
     def assert_kept(self, end: dict[str, Any], epochs: int = 4) -> None:
@@ -69,6 +80,46 @@ class LifeTest(JobTest):
                         self.assert_kept(end, 60)
                         self.assertEqual((end["values"], end["weight"], end["drawn"]),
                                          (ends[0]["values"], ends[0]["weight"], ends[0]["drawn"]))
+
+    def test_state_is_resumed_in_every_mode(self) -> None:
+        for mode in (GATED, ALL_REDUCE, ASYNC):
+            with self.subTest(mode=mode):
+                self.begin_anew()
+                whole = self.train_alone("none", mode, SAVES)
+                self.begin_anew()
+                stopped = self.train_alone("stop", mode, SAVES)
+                resumed = self.train_alone("stop", mode, SAVES)
+
+                for before, pause, after in zip(whole, stopped, resumed):
+                    self.assertEqual((len(after["values"]), after["epochs"][-1]), (4, 3))
+                    self.assertGreater(after["steps"], pause["steps"])
+                    self.assertAlmostEqual(after["lr"], LR * DECAY ** after["steps"], delta=1e-9)
+                    if mode in (GATED, ALL_REDUCE):
+                        self.assertEqual({**after, "first": 0, "epochs": [0, 1, 2, 3]}, before)
+
+    def test_lost_worker_gets_the_state_of_each_mode(self) -> None:
+        for mode, workers in ((GATED, 2), (ALL_REDUCE, 2), (BACKUP, 3)):
+            with self.subTest(mode=mode):
+                self.begin_anew()
+                (self.folder / "back").unlink(missing_ok=True)
+                ends = self.train_alone("kill", mode, ("spec.restart.initialDelaySeconds=1",), 60, workers=workers, fails=True)
+
+                self.assertEqual(len(ends), workers)
+                for end in ends:
+                    self.assert_kept(end, 60)
+                    self.assertEqual((end["weight"], end["drawn"]), (ends[0]["weight"], ends[0]["drawn"]))
+
+    def test_schedule_in_state_keeps_its_last_rate(self) -> None:
+        self.run_scenario("outlives_its_schedule", workers=1)
+
+        rates = self.take()[0]["rates"]
+        self.assertEqual(len(rates), 12)
+        self.assertEqual(rates[4:], rates[3:4] * 8)
+
+    def test_state_that_comes_too_late_for_its_step_is_refused(self) -> None:
+        for mode in (GATED, ALL_REDUCE):
+            with self.subTest(mode=mode):
+                self.run_scenario("changes_state_late", settings=mode, servers=0 if mode == ALL_REDUCE else 2, ends_with=3)
 
     def test_workers_join_and_are_released_in_order(self) -> None:
         for place in ("servers", "workers"):
@@ -143,7 +194,7 @@ class LifeTest(JobTest):
         self.assertNotEqual(before["drawn"], after["drawn"])
 
     def test_what_has_no_state_is_named(self) -> None:
-        self.run_scenario("is_no_state", workers=1, settings=("spec.sync.gated=true",), ends_with=3)
+        self.run_scenario("is_no_state", workers=1, ends_with=3)
 
     def test_epoch_without_a_step_is_named(self) -> None:
         self.run_scenario("makes_no_step", workers=1, ends_with=3)

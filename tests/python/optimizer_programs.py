@@ -230,6 +230,58 @@ def gradients_clipped_by_a_hook_of_the_step(context: Context) -> nn.Module:
     return model
 
 
+def mask_gradients(weight: nn.Parameter) -> None:
+    """In every second row the weight stays."""
+    mask = torch.zeros_like(weight)
+    mask[::2] = 1
+
+    def apply(parameter: torch.Tensor) -> None:
+        assert parameter.grad is not None
+        parameter.grad.mul_(mask)
+    weight.register_post_accumulate_grad_hook(apply)
+
+
+@program(auto=EITHER, workers=EITHER, needs="torch.Tensor.register_post_accumulate_grad_hook")
+def half_a_layer_kept_by_a_late_hook(context: Context) -> nn.Module:
+    """A plug-in masks gradients in a hook that it registers when all else has been set up."""
+    model = net()
+    optimizer = context.wrap(sgd(model), model)
+    mask_gradients(model[0].weight)
+    fit(context, model, optimizer)
+    return model
+
+
+@program(needs="torch.Tensor.register_post_accumulate_grad_hook")
+def half_a_layer_kept_by_an_early_hook(context: Context) -> nn.Module:
+    """The same hook, registered with the model."""
+    model = net()
+    mask_gradients(model[0].weight)
+    fit(context, model, context.wrap(sgd(model), model))
+    return model
+
+
+class Counted(nn.Module):
+    """A parametrization with a state that each use advances, as spectral_norm's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uses = 0
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        self.uses += 1
+        return weight * (1 + 0.01 * self.uses)
+
+
+@program()
+def weight_that_counts_its_uses(context: Context) -> nn.Module:
+    model = net()
+    counted = Counted()
+    nn.utils.parametrize.register_parametrization(model[0], "weight", counted)
+    before = counted.uses
+    fit(context, model, context.wrap(sgd(model), model), after_step=lambda _: context.log(counted.uses - before))
+    return model
+
+
 @program()
 def step_replaced_by_the_program(context: Context) -> nn.Module:
     """A plug-in that puts a method of its own in the place of `step`, under a scheduler."""

@@ -423,6 +423,26 @@ def leaves_a_step_out() -> None:
         raise SystemExit(3) from None
 
 
+def changes_a_row_alone(first: str) -> None:
+    """Worker 1 changes one row of a layer from a step on, with the optimizer on the workers."""
+    job = pushpull.init()
+    model = model_of(seed=1)
+    optimizer = pp.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model=model, optimizer_on="workers")
+    loader = pp.ElasticDataLoader(torch.utils.data.TensorDataset(*batch_of(0, 0)), 1, epochs=2)
+    name, layer = next((name, each) for name, each in model.named_parameters() if each.dim() == 2)
+    batches = (batch for _ in loader.epochs() for batch in loader)
+    try:
+        for images, labels in batches:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+            if job.worker == 1 and job.step >= int(first):
+                layer.data[-1] = 0
+    except pushpull.PushPullError as error:
+        assert f'parameter "{name}" differs between workers' in str(error), error
+        raise SystemExit(3) from None
+
+
 def is_traced() -> None:
     """Steps until worker 0 has the trace of ten of them."""
     job = pushpull.init()

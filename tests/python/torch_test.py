@@ -106,6 +106,10 @@ class TorchTest(TrainingCases, JobTest):
                 for key, value in kept.items():
                     self.assertTrue(torch.equal(state["optimizer"]["state"][index][key], value), f"{key} of parameter {index}")
 
+    def test_parameters_that_differ_are_named(self) -> None:
+        for first in (1, 13):  # the second of them is seen in the last step alone, the 16th
+            self.run_scenario("changes_a_row_alone", first, ends_with=3)
+
     def test_workers_that_make_different_steps_are_told(self) -> None:
         self.run_scenario("leaves_a_step_out", ends_with=END_OF_JOB)
 

@@ -26,6 +26,9 @@ class ProgramState {
   //   kFailedPrecondition  only mode Sync, without backup workers and gated steps, has checkpoints
   //                        with such state. Names the job's mode.
   virtual absl::Status Check() const = 0;
+  // Whether a step is complete, and its values arrive, only when the program has pushed all its
+  // tensors: with gated steps and backup workers, and in mode AllReduce. Valid after Register.
+  virtual bool has_whole_steps() const = 0;
   // Whether others had made steps when this worker began, so that it needs their state; false for
   // those with whom the job begins, or begins again. Valid after Register.
   virtual bool has_joined_others() const = 0;

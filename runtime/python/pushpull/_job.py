@@ -90,10 +90,13 @@ class Job:
         self._round_in_batch = 0  # steps made with the samples that the sampler has handed out
         self._commit: Optional[_engine.Handle] = None
         self._step_in_use: Optional[int] = None
+        self._last_step = 0  # that was in use
         self._state: Optional[State] = None  # of the program
         self._num_epochs = 0
+        self._members: list[int] = []
         self._is_nothing_left = False  # when this worker began
         self._is_empty_step = False
+        self._is_pushed = False  # by all optimizers, in the step under way
         self._is_after_epoch = False  # `epochs` has handed out one of which only what stands after the inner loop is to run
         self._epoch: Optional[int] = None  # which `epochs` has handed out
         self._is_before_first = False  # this worker has joined others, and has made no step
@@ -151,6 +154,7 @@ class Job:
             self._keep_state()
             self._engine.end_step()
             self.store.wait(timeout)
+            self._end_state_step()
 
     def samples(self, timeout: Optional[float] = None) -> Iterator[Shard]:
         """This worker's samples, step by step, until the data set is done; within `epochs`, until the epoch is.
@@ -184,6 +188,7 @@ class Job:
             committed = self._engine.commit_samples()
             self.store.wait(timeout)
             committed.wait(timeout)
+            self._end_state_step()
 
     def epochs(self) -> Iterator[int]:
         """The numbers of the epochs that remain, from 0: the present one first, for a worker that joins or resumes.
@@ -348,6 +353,7 @@ class Job:
         """This worker's samples of its next step. In Async it waits for them, at most until `epoch` is over."""
         while True:
             samples = self._engine.samples()
+            self._members = samples.members
             self._end_if_released(samples)
             if samples.has_step or samples.is_over or (epoch is not None and samples.epoch > epoch):
                 return samples
@@ -377,7 +383,21 @@ class Job:
         """With the step under way, whose body has run, unless it has no samples for this worker."""
         if self._state is not None:
             (self._state._follow if self._is_empty_step else self._state._push)()
-        self._is_empty_step = False
+
+    def _end_state_step(self) -> None:
+        """The step is over, and its values are there."""
+        self._is_empty_step = self._is_pushed = False
+        if self._state is not None:
+            self._state._end_step()
+
+    def _complete_step(self) -> None:
+        """Before a wait for the step under way, in modes in which that comes when the program has pushed everything."""
+        if self._state is None or not self._is_pushed or not self._state._has_whole_steps:
+            return
+        self._is_pushed = False
+        self._keep_state()
+        if self._has_samples:
+            self._commit = self._engine.commit_samples()
 
     def _check_is_present(self, call: str) -> None:
         """Raises PushPullError if the program is in an epoch that was over when this worker began, and ends it if all were."""
@@ -396,6 +416,8 @@ class Job:
             raise PushPullError(f"{call}: this worker has joined others, which are at step {self.step} and made their calls before the first "
                                 "step long ago: make such a call only `if job.start_step == 0`, or within the loop over the samples; a "
                                 "value that a worker needs to begin belongs into pushpull.State(...)", "FAILED_PRECONDITION")
+        if self._rounds is not None and self._has_started:
+            self._rounds.before_call()
 
     # ---- steps made by optimizers of pushpull.torch, for which samplers wait ----
 
@@ -416,6 +438,10 @@ class Job:
     def _use_step(self, step: Optional[int]) -> None:
         """Collectives belong to this step; None: to the next one."""
         self._step_in_use = step
+        if step is not None:
+            self._last_step = step
+            if self._state is not None:
+                self._state._begin_step()
         self._engine.use_step(step)
 
     def _start_once(self) -> None:
@@ -428,7 +454,7 @@ class Job:
         if len(self._stepped) < len(self._optimizers):
             return
         self._stepped.clear()
-        self.store._has_pushed = True
+        self.store._has_pushed = self._is_pushed = True
         if self._has_samples and self._state is None:  # which is kept when the body of the loop is over
             self._commit = self._engine.commit_samples()
 
@@ -438,8 +464,9 @@ class Job:
             optimizer._finish_pushes(self._ends_epoch)
         self._round_in_batch = 0
         self.store._has_pushed = False
-        if self._commit is None:
+        if self._commit is None or self._state is not None:
             self._keep_state()
+        if self._commit is None:
             self._commit = self._engine.commit_samples()
 
     def _keep_samples(self, timeout: Optional[float]) -> None:
@@ -447,6 +474,7 @@ class Job:
         if self._has_samples and self._round_in_batch > 0:
             self._keep_state()
             self._engine.commit_samples(False).wait(timeout)
+            self._end_state_step()
 
     def _finish_commit(self, timeout: Optional[float] = None) -> None:
         """Waits until the samples of the last step count; then those of the next step are known."""
@@ -484,6 +512,15 @@ class Job:
     def workers(self) -> int:
         """spec.workers.replicas."""
         return self._engine.workers
+
+    @property
+    def members(self) -> list[int]:
+        """Indices of the workers among whom the samples of the present step are divided, ascending: those who are there now.
+
+        Between two steps those of the next one, who take part in a call of all workers. Needs ElasticDataLoader, ElasticSampler or
+        `use_samples`, whose first samples have been asked for: before, and without a data set, it is empty.
+        """
+        return list(self._members)
 
     @property
     def is_ring(self) -> bool:

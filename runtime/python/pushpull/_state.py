@@ -37,17 +37,23 @@ class State:
     module random, torch.Generator), the content of a dictionary, list, set, array or small tensor, or else its attributes. All of it
     must be what pickle takes.
 
+    A schedule that is as long as the job (OneCycleLR with total_steps) keeps its last value if the job makes a step more.
+
     Every step of the job keeps the entries as they are when the step's samples are asked for to be replaced by those of the next: at
     the end of the loop's body. A worker that joins, replaces another or resumes from a checkpoint has those of the step before its
     first one, from `Job.start` on. What stands after the loop over an epoch's samples runs again in a worker that begins there, so its
-    changes are not lost. If the workers' values differ, those of the lowest worker are kept.
+    changes are not lost. If the workers' values differ, those of the lowest worker are kept; in Async and Bounded, which have no common
+    steps, those of whoever made the last one. A worker that has missed steps (backup workers) has those of the others from then on.
 
-    Make it after `init` and before the job starts, once, with the same entries in every worker; in mode Sync without backup workers and
-    gated steps. It goes with ElasticDataLoader, ElasticSampler, `Job.steps` and `Job.samples`. Entries are pickled in each step, and may have 256 KiB together: the state of an
-    optimizer belongs to DistributedOptimizer, and tensors of the size of a parameter to the job's store.
+    Make it after `init` and before the job starts, once, with the same entries in every worker. It goes with ElasticDataLoader,
+    ElasticSampler, `Job.steps` and `Job.samples`; with several local ranks in mode Sync without backup workers and gated steps. Entries
+    are pickled in each step, and may have 256 KiB together: the state of an optimizer belongs to DistributedOptimizer, and tensors of
+    the size of a parameter to the job's store.
 
     Raises PushPullError FAILED_PRECONDITION (there is no job, it has started, or it has a State), TypeError (an entry without a state),
     ValueError (too large), and AttributeError (an entry that was not declared; or setting one that is an object: change the object).
+    With gated steps and backup workers and in AllReduce a step is over when all of it has been sent, the state too. There the loop
+    raises FAILED_PRECONDITION if its body changes an entry after it has read a parameter behind `optimizer.step()`.
     """
 
     _job: Job
@@ -64,7 +70,9 @@ class State:
             if not isinstance(entry, _VALUES) and _access_of(entry) is None:
                 raise TypeError(f"State: {name}: a {type(entry).__name__} has neither state_dict() nor attributes that could be kept; keep "
                                 "its values")
-        self.__dict__.update(_job=job, _entries=dict(entries), _kept=_Kept(job))
+        for entry in entries.values():
+            _let_pass_its_end(entry)
+        self.__dict__.update(_job=job, _entries=dict(entries), _kept=_Kept(job), _has_whole_steps=False, _of_step=None, _is_behind=False)
         self._kept.register(self._pack())
         job._state = self
 
@@ -87,30 +95,56 @@ class State:
         """The job has started: takes what it has kept, unless it begins now."""
         job = self._job
         if job.local_rank == 0:
-            try:
-                job._engine.check_state()
-            except PushPullError as error:
-                raise PushPullError(f"State: {error}. Leave out spec.sync.gated, backupWorkers and other modes, or State", error.code) from None
-            self._kept.bind(job._engine)
+            self.__dict__["_has_whole_steps"] = job._engine.has_whole_steps()
+            if self._has_whole_steps and job.local_ranks > 1:
+                raise PushPullError("State: with several local ranks it needs spec.sync.mode Sync without backupWorkers and gated: leave these "
+                                    "out, or State", "FAILED_PRECONDITION")
+            self._kept.bind(job._engine, self._has_whole_steps)
         if job.start_step > 0 and not self._take():
             logging.getLogger("pushpull").warning("step %d: the job has no State of the step before it; that of this program begins anew",
                                                   job.start_step)
 
     def _push(self) -> None:
-        """For the step under way, whose body has run."""
+        """For the step under way, whose body has run, or waits for the values of the step."""
+        content = self._pack()
+        if self._of_step is not None:
+            self._check_unchanged(content)
+            return
+        self.__dict__["_of_step"] = content
         if self._job.local_rank == 0:
-            self._kept.push(self._pack())
+            self._kept.push(content)
 
     def _follow(self) -> None:
         """For a step under way that has no samples for this worker, whose body therefore does not run: takes what others make of it."""
-        self._kept.receive()
+        if not self._kept.is_awaited:
+            self._kept.receive()
 
     def _end_step(self) -> None:
         """The step is over."""
-        if not self._kept.is_awaited:
+        job = self._job
+        self.__dict__["_of_step"] = None
+        has_missed_steps = self._has_whole_steps and job.step != job._last_step + 1
+        # What the others did between two epochs is in their state, and this program is yet to do it.
+        self.__dict__["_is_behind"] = has_missed_steps and job._has_samples and job._engine.samples().position > 0
+        if self._kept.is_awaited or (has_missed_steps and not self._is_behind):
+            self._kept.is_awaited = False
+            self._take()
+
+    def _begin_step(self) -> None:
+        if self._is_behind:
+            self.__dict__["_is_behind"] = False
+            self._take()
+
+    def _check_unchanged(self, content: bytes) -> None:
+        """Raises PushPullError if the body has changed an entry since the step had to be sent with those that were."""
+        if content == self._of_step:
             return
-        self._kept.is_awaited = False
-        self._take()
+        before = pickle.loads(self._of_step)
+        changed = next((name for name, entry in pickle.loads(content).items() if pickle.dumps(entry) != pickle.dumps(before[name])), "")
+        raise PushPullError(f"State: step {self._job._last_step}: the loop's body has changed {changed} after it had read a parameter behind "
+                            "optimizer.step(). That waits for the step, which with spec.sync.gated, backupWorkers and in AllReduce has to be "
+                            "sent before, with the state: change the entries first (scheduler.step()), or read parameters in front of "
+                            "optimizer.step()", "FAILED_PRECONDITION")
 
     def _take(self) -> bool:
         """Gives the entries what the job has kept; False: nothing."""
@@ -165,9 +199,9 @@ class _Kept:
             options.reduce = "max"
             self._job._engine.add(_TENSOR, self._value, options)
 
-    def bind(self, engine: _engine.EngineJob) -> None:
+    def bind(self, engine: _engine.EngineJob, receives_always: bool) -> None:
         self._receiving = engine.bind(_TENSOR, self._numbers, self._value)
-        self._pushing = engine.bind(_TENSOR, self._numbers, None)
+        self._pushing = engine.bind(_TENSOR, self._numbers, self._value if receives_always else None)
 
     def push(self, content: bytes) -> None:
         assert self._pushing is not None
@@ -237,6 +271,21 @@ def _with_groups(scheduler: _Access, groups: list[dict[str, Any]]) -> _Access:
         for group, kept in zip(groups, state[1]):
             group.update({key: value for key, value in kept.items() if key not in group or group[key] != value})
     return _Access(read, load)
+
+
+def _let_pass_its_end(entry: Any) -> None:
+    """A schedule of a number of steps, such as OneCycleLR, raises in a step more, and a worker that is lost may add one to an epoch."""
+    kind = type(entry)
+    if not hasattr(entry, "total_steps") or not hasattr(entry, "last_epoch") or hasattr(kind, "_of_pushpull"):
+        return
+
+    def step(self: Any, *args: Any, **more: Any) -> None:
+        if self.last_epoch < self.total_steps:
+            kind.step(self, *args, **more)
+            return
+        logging.getLogger("pushpull").warning("%s has made its total_steps=%d, and the job makes more, as after the loss of a worker: the "
+                                              "learning rate stays as it is", kind.__name__, self.total_steps)
+    entry.__class__ = type(kind.__name__, (kind,), {"step": step, "_of_pushpull": True, "__module__": kind.__module__})
 
 
 def _state_of(entry: Any) -> Any:

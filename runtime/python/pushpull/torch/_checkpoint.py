@@ -15,7 +15,7 @@ from .._checkpoint import load_checkpoint as open_checkpoint
 from .._program_state import InSlot, Packed
 from ._placement import statistics
 from ._saved import map_elements
-from ._settings import from_rows, on_servers, state_names
+from ._settings import described, from_rows, on_servers, state_names
 from ._tensors import DTYPES
 
 Optimizers = Union[torch.optim.Optimizer, Sequence[torch.optim.Optimizer], None]
@@ -133,7 +133,7 @@ class _Source:
         kinds = tensor.optimizer.kind, None if of_servers is None else of_servers.spec().kind
         if kinds[0] != kinds[1] or tensor.state_rows != len(state_names(optimizer, group)):
             raise ValueError(f'{self._folder}: "{name}" has the state of {kinds[0].name} with {tensor.state_rows} values for each element, '
-                             f"not that of {optimizer!r}")
+                             f"not that of {described(optimizer)}")
         rows = torch.zeros((tensor.state_rows, *parameter.shape), dtype=torch.float32, device="cpu")
         if tensor.has_rows:
             keys, _, states, updates = self._engine.read_rows(name)

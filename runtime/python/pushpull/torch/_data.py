@@ -114,7 +114,7 @@ class _Steps:
                 job._use_step(None)
             self._finish_step()
             samples = self._next()
-        if not self._has_begun:
+        if not self._has_begun and job._epoch is None:  # `epochs` had the present one, even if others have taken all of its samples
             self._note_past(samples)
         self._iterations += 1
 
@@ -225,8 +225,7 @@ class _Steps:
         self.job._commit_samples()
         self.job.store.wait(self.timeout)
         self.job._finish_commit(self.timeout)
-        if self.job._state is not None:
-            self.job._state._end_step()
+        self.job._end_state_step()
         self.job.store._weight = 1.0
         self.job._share_of_rank = 1 / self.job.local_ranks
         self.job._is_last_of_step = True

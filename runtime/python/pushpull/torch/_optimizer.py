@@ -14,7 +14,7 @@ from . import _barrier
 from ._barrier import uncompiled
 from ._placement import Placement, Setup
 from ._servers import OnServers
-from ._settings import on_servers
+from ._settings import described, on_servers
 from ._spans import PassSpans
 from ._start import GradientHooks, StartHooks
 from ._tensors import Waits
@@ -211,6 +211,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                  'effect there; pass optimizer_on="workers"')
         return found
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("copy.deepcopy(optimizer): a DistributedOptimizer is this worker's part of the job, and there is one; copy "
+                        "optimizer.state_dict(), or the torch optimizer before DistributedOptimizer takes it")
+
     def __repr__(self) -> str:
         return f"DistributedOptimizer({self._optimizer!r}, on {'servers' if self.runs_on_servers else 'workers'})"
 
@@ -294,6 +298,6 @@ def _would_run_on_servers(setup: Setup, optimizer_on: str) -> bool:
     if all(on_servers(setup.optimizer, group) for group in setup.optimizer.param_groups):
         return True
     if optimizer_on == "servers":
-        raise ValueError(f"optimizer_on: servers cannot run {setup.optimizer!r}; they have SGD without dampening, "
+        raise ValueError(f"optimizer_on: servers cannot run {described(setup.optimizer)}; they have SGD without dampening, "
                          "Adagrad without lr_decay, Adam and AdamW without amsgrad, SparseAdam, none with maximize")
     return False

@@ -2,7 +2,7 @@
 """Gradients whose optimizers run on the workers: after each backward pass they are the workers' mean."""
 from __future__ import annotations
 
-import math
+import enum
 import zlib
 from typing import Any, NamedTuple, Optional
 
@@ -21,8 +21,9 @@ from ._tensors import DTYPES, Buffer, Memory, Tensor, Waits, check_dense, to_mea
 _PLAIN: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever the program's default is
 _NOBODY = 1e9  # above the number of passes of any worker
 _FINGERPRINT_EVERY = 8  # rounds
-_SAMPLED = 64  # elements of a parameter
 _ALIKE = 1e-4  # processors may round differently
+_SMALL = 1e-3  # magnitude of an element below which rounding may be a larger part
+_NO_FINGERPRINT, _NOT_FINITE = 3e38, 1e38  # above every sum of magnitudes
 _PIECE = 32 << 20  # bytes of a broadcast
 _COUNTERS = 64  # elements; a larger buffer of integers or truth values is a constant, such as a mask
 
@@ -37,6 +38,7 @@ class MeanGradient:
         self._setups = setups  # of the optimizers that have it; if there is none, of those whose model has it
         self.is_complete = False  # whether this backward pass has completed the gradient
         self._received: Optional[torch.Tensor] = None  # `parameter.grad` with the last mean
+        self._pushed: Optional[tuple[torch.Tensor, int]] = None  # `parameter.grad` and its version then
         self._scale = 1.0  # of the loss, by which the program's gradient is multiplied
         self._gradient: Tensor
 
@@ -56,6 +58,7 @@ class MeanGradient:
             raise RuntimeError(f'gradient of parameter "{self.name}": backward(create_graph=True) leaves the mean of all workers, which has '
                                "no graph; call it in optimizer.no_sync(), or use torch.autograd.grad(..., create_graph=True)")
         self._gradient.wait(self.setup.waits.timeout)
+        self._pushed = None if grad is None else (grad, grad._version)
         if grad is None:
             self._gradient.push(samples, 0.0, has_gradient=False)
             return None
@@ -72,6 +75,7 @@ class MeanGradient:
     def receive(self, is_finite: bool) -> None:
         """`parameter.grad` becomes the mean, or infinite if a gradient of any worker is not finite."""
         tensor, timeout = self._gradient, self.setup.waits.timeout
+        self._check_unchanged()
         tensor.wait(timeout)
         self.is_complete = False
         grad = self.parameter.grad
@@ -86,6 +90,15 @@ class MeanGradient:
             grad.mul_(self._scale)
         self._received = grad
 
+    def _check_unchanged(self) -> None:
+        """Raises RuntimeError if the backward pass has changed the gradient since it was sent."""
+        pushed, self._pushed = self._pushed, None
+        if pushed is not None and (self.parameter.grad is not pushed[0] or pushed[0]._version != pushed[1]):
+            raise RuntimeError(f'gradient of parameter "{self.name}": a hook that was registered after DistributedOptimizer, or a backward '
+                               "pass within the backward pass (checkpoint with use_reentrant=True), has changed it after it had been sent: "
+                               "register hooks before DistributedOptimizer, or change gradients after backward(), which then are the "
+                               "workers' mean")
+
     @property
     def has_gradient(self) -> bool:
         """Whether any worker had one in the last round."""
@@ -98,6 +111,15 @@ class MeanGradient:
     def is_by_hand(self) -> bool:
         """Whether the program has set `parameter.grad` to another tensor since it received the mean."""
         return self.parameter.grad is not None and self.parameter.grad is not self._received and not self.is_local()
+
+
+class _Sharing(enum.IntEnum):
+    """When a worker shares the state, or that it lacks it."""
+
+    LACKING = 0
+    AT_START = 1  # of the job
+    BEFORE_CALL = 2  # of all workers, between two steps
+    IN_ROUND = 3
 
 
 class Rounds:
@@ -121,6 +143,8 @@ class Rounds:
         self._noted: dict[str, torch.Tensor] = {}  # counters as they were then
         self._has_state = True  # parameters and optimizers are those of the job
         self._seen: Optional[_Header] = None  # of a round that has not begun, if this worker has joined in it
+        self._introduced = -1  # the last round whose header is pushed
+        self._shared_before = -1  # the last round before which workers were asked whether they lack the state
         self._finite: Optional[Tensor] = None  # with a scaler: whether the gradients of all workers are
         self._samples = 1.0
         self._are_finite: list[torch.Tensor] = []
@@ -143,7 +167,7 @@ class Rounds:
             for name, (owner, key) in statistics(setup.model).items():
                 averaged.setdefault(id(owner[key]), (name, owner, key))
         parameters = [each.parameter for each in found.values()]
-        header, finite = (torch.zeros(size, **_PLAIN) for size in (len(_Header._fields), 1))
+        header, finite = (torch.zeros(size, **_PLAIN) for size in (len(_Header._fields) + 2 * len(found), 1))
         memory = Memory(self._job, [*parameters, *(owner[key] for _, owner, key in averaged.values()), header, finite])
         taken = list(self._job.store.names)
         for each in found.values():
@@ -203,7 +227,7 @@ class Rounds:
         self._note_counters()
         if self._number == 0:
             self._saved.take_values()
-            self._share_state(is_start=True)
+            self._share_state(_Sharing.AT_START)
         else:
             self._join()
         self._note_counters()
@@ -212,11 +236,13 @@ class Rounds:
         """Begins with what another worker has, which waits for this one in the round; if all begin, with what a checkpoint has."""
         self._has_state = False
         self._push_header()
-        self._seen = self._receive_header()
-        if 0 < self._seen.before < _NOBODY:
+        sharing = self._share_state()
+        if sharing != _Sharing.BEFORE_CALL:  # else they are between two steps, and their headers come later
+            self._seen = self._receive_header()
+        if self._seen is not None and 0 < self._seen.before < _NOBODY:
             raise PushPullError(f"step {self._number}: this worker has joined while the others make backward pass {int(self._seen.before) + 1} "
                                 "of a batch; end the process: its replacement joins again", "ABORTED")
-        if not self._share_state() and not self._saved.restore(self._number):
+        if sharing == _Sharing.LACKING and not self._saved.restore(self._number):
             why = (f"step {self._number}: the parameters and the optimizer's state are lost: they were in the workers, which have all been "
                    "lost at once. All members of the job start again, from its newest checkpoint (spec.checkpoint)")
             self._job._ask_for_restart(why)
@@ -240,6 +266,12 @@ class Rounds:
         # Runs when the backward pass ends; the first one ends the round. One for each gradient, because a pass that an exception
         # ends runs none.
         torch.autograd.Variable._execution_engine.queue_callback(self.end)
+
+    def before_call(self) -> None:
+        """The program is about to make a call of all workers. A worker that has joined waits for the state, and cannot make it before."""
+        step = self._job._step_in_use
+        if self._job._has_samples and not self._has_begun and step in (None, self._number) and self._shared_before < self._number:
+            self._share_state(_Sharing.BEFORE_CALL)
 
     def check_whole(self, call: str) -> None:
         """Raises RuntimeError if an exception has cut off the backward pass of the round."""
@@ -269,7 +301,7 @@ class Rounds:
             self._finite.push(1.0, 0.0)
         if self._seen is None:
             self._seen = self._receive_header()
-            if self._seen.lacks_state < 0:
+            if self._seen.lacks_state < 0 and self._shared_before < self._number:
                 self._share_state()  # who has joined computes its gradients with it
         seen, self._seen = self._seen, None
         is_finite = self._are_all_finite()
@@ -318,15 +350,15 @@ class Rounds:
         self.push_state()
         self._job._keep_samples(self._waits.timeout)
         self._has_begun, self._samples = True, samples
-        if self._seen is None:
+        if self._introduced < self._number:
             self._push_header()
-        else:  # pushed when this worker joined
+        else:  # when this worker joined
             self._job._engine.use_step(self._job._step_in_use)
         self._are_finite.clear()
 
     def push_state(self, is_last: bool = False) -> None:
         """For checkpoints: what the program has between two rounds. `is_last`: no further round is expected."""
-        if is_last and self._seen is not None:  # it has joined in a round that the program does not make
+        if is_last and self._introduced == self._number and not self._has_begun:  # it has joined in a round that the program does not make
             self.make_empty()
             is_last = not any(each.has_gradient for each in self._gradients.values())  # else it lacks the optimizer's step
         if self._has_begun or self._is_saved:
@@ -348,26 +380,43 @@ class Rounds:
     def _push_header(self) -> None:
         settings = float(zlib.crc32(_settings_of(self._setups).encode()) & 0xFFFFFF)  # exact in float32
         before = float(self._job._round_in_batch)
-        fingerprint = self._fingerprint()
-        self._header.gradient.copy_(torch.tensor(_Header(
+        self._header.gradient[:len(_Header._fields)] = torch.tensor(_Header(
             lacks_state=0.0 if self._has_state else -1.0, settings=settings, settings_negated=-settings,
-            before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY,
-            fingerprint=fingerprint, fingerprint_negated=-fingerprint), **_PLAIN))
+            before=before if self._has_state else _NOBODY, before_negated=-before if self._has_state else _NOBODY), **_PLAIN)
+        self._fingerprint(self._header.gradient[len(_Header._fields):].view(2, -1))
+        self._introduced = self._number
         self._header.push(1.0, 0.0)
 
-    def _fingerprint(self) -> float:
-        """In some rounds, the sum of a sample of the parameters' magnitudes."""
-        if self._number % _FINGERPRINT_EVERY or not self._has_state:
-            return 0.0
+    def _fingerprint(self, sums: torch.Tensor) -> None:
+        """In some rounds, and in the last one of an epoch, the sum of each parameter's magnitudes, and its negative."""
+        if not self._has_state or (self._number % _FINGERPRINT_EVERY and not self._job._ends_epoch):
+            sums.fill_(_NO_FINGERPRINT)
+            return
         with torch.no_grad():
-            samples = [each.parameter.reshape(-1)[::each.parameter.numel() // _SAMPLED + 1] for each in self._gradients.values()
-                       if each.parameter.is_contiguous()]
-            total = sum(float(each.float().abs().sum()) for each in samples)
-        return total if math.isfinite(total) else 0.0
+            of_each = torch._foreach_norm([each.parameter.detach() for each in self._gradients.values()], 1)
+            for place, each in enumerate(of_each):
+                sums[0, place] = each
+        sums[0].nan_to_num_(_NOT_FINITE, _NOT_FINITE).clamp_(max=_NOT_FINITE)
+        torch.neg(sums[0], out=sums[1])
+
+    def _check_equal(self) -> None:
+        """Raises PushPullError if a parameter differs between workers."""
+        least, negated = self._header.value[len(_Header._fields):].view(2, -1)
+        if not self._gradients or least[0] >= _NO_FINGERPRINT:
+            return
+        sizes = torch.tensor([each.parameter.numel() for each in self._gradients.values()], **_PLAIN)
+        difference, allowed = -negated - least, _ALIKE * (_SMALL * sizes - negated)
+        place = int((difference / allowed).argmax())
+        if difference[place] > allowed[place]:
+            name = list(self._gradients.values())[place].name
+            raise PushPullError(f'step {self._number}: parameter "{name}" differs between workers, by {float(-difference[place] / negated[place]):.1g}'
+                                " of the sum of its magnitudes: one worker has changed a parameter, a gradient or the optimizer's state in a "
+                                "way of its own (random numbers, a condition on its index or its own loss). Make the same changes in all "
+                                "workers", "FAILED_PRECONDITION")
 
     def _receive_header(self) -> _Header:
         self._header.wait(self._waits.timeout)
-        return _Header(*self._header.value.tolist())
+        return _Header(*self._header.value[:len(_Header._fields)].tolist())
 
     def _are_all_finite(self) -> bool:
         if self._finite is None:
@@ -377,11 +426,8 @@ class Rounds:
 
     def _check_alike(self, seen: _Header) -> None:
         """Raises PushPullError if the other workers are elsewhere in their batch, or parameters would no longer be equal in all."""
-        least, most = seen.fingerprint, -seen.fingerprint_negated
-        if seen.lacks_state == 0 and most - least > _ALIKE * abs(most):
-            raise PushPullError(f"step {self._number}: the parameters differ between workers, by {(most - least) / abs(most):.1g} in a sample "
-                                "of them: one worker has changed a parameter, a gradient or the optimizer's state in a way of its own (random "
-                                "numbers, a condition on its index or its own loss). Make the same changes in all workers", "FAILED_PRECONDITION")
+        if seen.lacks_state == 0:
+            self._check_equal()
         if seen.before != -seen.before_negated and seen.before < _NOBODY:
             raise PushPullError(f"step {self._number}: workers make different numbers of backward passes with a batch: {int(seen.before)} "
                                 f"before this one, elsewhere {int(-seen.before_negated)}. All must make as many; a worker for which a "
@@ -389,20 +435,26 @@ class Rounds:
         if seen.lacks_state == 0 and seen.settings != -seen.settings_negated:
             self._raise_difference()
 
-    def _share_state(self, is_start: bool = False) -> bool:
-        """Gives parameters and optimizers as they are before this round to those who lack them. False: nobody has them.
+    def _share_state(self, when: _Sharing = _Sharing.IN_ROUND) -> _Sharing:
+        """Gives parameters and optimizers as they are before this round to those who lack them. Returns when those who have them do,
+        LACKING if nobody has.
 
         At the start of the job those of the first worker count, and each has an optimizer of its own.
         """
         engine, timeout = self._job._engine, self._waits.timeout
-        content = numpy.zeros(0, numpy.uint8)
+        content, is_start = numpy.zeros(0, numpy.uint8), when == _Sharing.AT_START
+        self._shared_before = self._number
         engine.use_step(self._number)  # others may have joined the step that follows
         try:
             while True:
-                workers, _, _, flags = engine.all_gather(numpy.array([self._has_state], numpy.uint8), timeout)
-                having = [worker for worker, has_state in zip(workers, numpy.asarray(flags)) if has_state]
-                if not having or len(workers) == 1:
-                    return bool(having)
+                own = when if self._has_state else _Sharing.LACKING
+                workers, _, _, gathered = engine.all_gather(numpy.array([own], numpy.uint8), timeout)
+                states = dict(zip(workers, map(_Sharing, numpy.asarray(gathered).tolist())))
+                having = [worker for worker, state in states.items() if state != _Sharing.LACKING]
+                if not having:
+                    return _Sharing.LACKING
+                if len(having) == len(workers) and (not is_start or len(workers) == 1):
+                    return when
                 if having[0] == self._job.worker:
                     content = self._pack(is_start)
                 try:
@@ -415,7 +467,7 @@ class Rounds:
             engine.use_step(self._job._step_in_use)
         if having[0] != self._job.worker and (is_start or not self._has_state):
             load(self._setups, {**self._parameters(), **self._counters()}, unpack(received.tobytes()))
-        return True
+        return states[having[0]]
 
     def _pack(self, is_start: bool) -> Any:
         state = state_of(self._setups, self._parameters(), self._noted)
@@ -454,8 +506,6 @@ class _Header(NamedTuple):
     settings_negated: float
     before: float  # how many rounds were made with the batch before
     before_negated: float
-    fingerprint: float  # of the parameters
-    fingerprint_negated: float
 
 
 def _is_in_backward() -> bool:

@@ -96,6 +96,7 @@ class HostParameter(ServedParameter):
     def put_in_place(self) -> None:
         if self._handle is None:
             return
+        self._waits.job._complete_step()
         self._handle.wait(self._waits.timeout)
         self._handle = None
         self._show(self._pushes[0][0])
@@ -144,6 +145,7 @@ class AcceleratorParameter(ServedParameter):
         self._tensor.end_push(self._waits.timeout)
 
     def put_in_place(self) -> None:
+        self._waits.job._complete_step()
         if self._tensor.wait(self._waits.timeout):
             self._take_value()
 

@@ -13,7 +13,7 @@ from ._rank_sums import RankBuffer, RankMember, RankParameter, RankSums
 from ._rows import Embedding, ReceiveRows, RowParameter, check_choices, sparse_embeddings
 from ._sent import PushedParameter, sent
 from ._served import AcceleratorParameter, HostParameter, ServedParameter
-from ._settings import fixed, from_rows, needs_sparse, on_servers, state_names, step_hooks, to_rows
+from ._settings import described, fixed, from_rows, needs_sparse, on_servers, state_names, step_hooks, to_rows
 from ._tensors import Buffer, Memory, Tensor
 from .._optimizers import Optimizer, Sum
 
@@ -217,7 +217,7 @@ class OnServers:
         for name, parameter, group in setup.trained():
             check_parameter(name, parameter)
             if on_servers(setup.optimizer, group) is None:
-                raise ValueError(f'parameter "{name}": servers cannot run {setup.optimizer!r}; pass optimizer_on="workers"')
+                raise ValueError(f'parameter "{name}": servers cannot run {described(setup.optimizer)}; pass optimizer_on="workers"')
             if name not in embeddings and needs_sparse(setup.optimizer):
                 raise ValueError(f'parameter "{name}": SparseAdam is for the weights of Embedding(sparse=True), as in torch; give '
                                  "the others an optimizer and a DistributedOptimizer of their own")
@@ -231,7 +231,7 @@ class OnServers:
     def _check_max_norm(self) -> None:
         names = {id(parameter): name for name, parameter, _ in self._setup.trained()}
         for module in () if self._setup.model is None else self._setup.model.modules():
-            name = names.get(id(getattr(module, "weight", None)))
+            name = names.get(id(module._parameters.get("weight")))  # not by attribute: a parametrization would compute it
             if name is not None and getattr(module, "max_norm", None) is not None:
                 raise ValueError(f'parameter "{name}": max_norm changes rows in the forward pass, which the servers would not see; pass '
                                  'optimizer_on="workers" and sparse=False, or leave max_norm out')

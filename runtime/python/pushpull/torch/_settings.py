@@ -104,3 +104,8 @@ def fixed(group: dict[str, Any]) -> dict[str, Any]:
     """The settings of a parameter group that servers take once, when the tensors are registered."""
     names = ("momentum", "nesterov", "weight_decay", "betas", "eps", "dampening", "maximize", "amsgrad", "lr_decay")
     return {name: group[name] for name in names if name in group}
+
+
+def described(optimizer: torch.optim.Optimizer) -> str:
+    """In one line: the last line of an error is all that a launcher shows."""
+    return " ".join(repr(optimizer).split())

@@ -151,6 +151,7 @@ class Buffer:
 
     def put_in_place(self) -> None:
         """Waits for the mean; the buffer has it afterwards."""
+        self._waits.job._complete_step()
         if self._mean.wait(self._waits.timeout):
             self.buffer.copy_(self._mean.value, non_blocking=True)
 

@@ -12,6 +12,7 @@ from .._collectives import all_reduce
 from ._placement import Setup, check_parameter
 from ._rounds import Rounds
 from ._rows import check_choices, sparse_embeddings
+from ._settings import described
 
 
 class OnWorkers:
@@ -22,7 +23,7 @@ class OnWorkers:
         self._job = setup.waits.job
         if self._job.local_ranks > 1:
             raise ValueError(f"a worker with {self._job.local_ranks} local ranks needs an optimizer that runs on the servers, and no "
-                             f"scaler; {setup.optimizer!r} does not: use SGD, Adagrad, Adam or AdamW, and bfloat16 autocast")
+                             f"scaler; {described(setup.optimizer)} does not: use SGD, Adagrad, Adam or AdamW, and bfloat16 autocast")
         if self._job.is_ring:
             raise ValueError(f"{type(setup.optimizer).__name__} with optimizer_on=\"workers\" needs spec.sync.mode Sync, and the job is in "
                              "AllReduce, which runs SGD without dampening, Adagrad without lr_decay, Adam and AdamW without amsgrad, "
