@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/consistency/push_numbers.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/tensor/reduction.h"
@@ -25,6 +26,12 @@ absl::Status CheckMayBeInPlace(const std::string& name, const ValueShape& shape)
 
 std::span<const std::byte> SourceOf(const ConstTensorValues& gradient, const PushOptions& options) {
   return options.has_gradient ? gradient.bytes() : std::span<const std::byte>();
+}
+
+absl::Status CheckNumbers(const std::string& name, const PushOptions& options) {
+  const absl::Status numbers = CheckPushNumbers(options.samples, options.learning_rate);
+  if (numbers.ok()) return numbers;
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\": ", numbers.message()));
 }
 
 absl::Status CheckMayLackGradient(const std::string& name,
@@ -93,6 +100,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const KnownTe
                                                                    TensorRequest request,
                                                                    const PushOptions& options,
                                                                    SteadyTime now) {
+  PUSHPULL_RETURN_IF_ERROR(CheckNumbers(*tensor.name, options));
   if (!numbers_.MayPush(tensor.index)) {
     return absl::CancelledError(
         "this process was told to end (SIGTERM) and takes no further step: end it with "

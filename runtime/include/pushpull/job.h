@@ -125,8 +125,10 @@ struct TensorRegistration {
 };
 
 struct PushOptions {
-  double samples = 1;        // weight of this gradient in the mean
-  double learning_rate = 0;  // of this step; 0: as registered. The lowest-indexed worker's counts
+  // Weight of this gradient in the mean: 0, or from 1e-18 to 1e18.
+  double samples = 1;
+  // Of this step; 0: as registered. The lowest-indexed worker's counts.
+  double learning_rate = 0;
   // Parts of the new value that are in memory shared with a server on this host are not copied to
   // `out`: PushHandle::Pieces returns where each part is. For tensors with the optimizer Sum, in
   // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` do not
@@ -269,8 +271,9 @@ class Job {
   //             Must not overlap `gradient`.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  sizes or types differ, or `in_place` with a type other than float32, or no
-  //                     gradient with a reduction other than mean and sum.
+  //   kInvalidArgument  sizes or types differ, or a number in `options` is out of range, or
+  //                     `in_place` with a type other than float32, or no gradient with a reduction
+  //                     other than mean and sum.
   //   kCancelled        this process was told to end and its last step is done; the library leaves
   //                     the job. End the process with exit_code().
   //   kFailedPrecondition  Sync and AllReduce: another tensor is not pushed in the step under way
