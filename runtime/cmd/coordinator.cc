@@ -3,7 +3,11 @@
 // `pushpull coordinator`.
 #include "runtime/coordinator/coordinator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,6 +30,7 @@
 #include "runtime/job/restart_policy.h"
 #include "runtime/membership/session_service.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/status/page_hosts.h"
 #include "runtime/status/status_feed.h"
 #include "runtime/tls/member_tls.h"
 
@@ -117,6 +122,23 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
       .repairs_losses = repairs_losses};
 }
 
+absl::StatusOr<std::unique_ptr<HttpExposer>> ServePage(
+    const std::string& listen,
+    const JobMetadata& job,
+    StatusFeed& feed,
+    std::function<std::string(MetricsFormat)> metrics) {
+  std::array<char, 256> machine{};  // no host has a longer name
+  const bool is_known = gethostname(machine.data(), machine.size() - 1) == 0;
+  PUSHPULL_ASSIGN_OR_RETURN(
+      std::vector<std::string> names,
+      PageHosts(job, is_known ? machine.data() : "", listen, Environment()[kPageHostsVariable]));
+  return HttpExposer::Start({.listen = listen,
+                             .metrics = std::move(metrics),
+                             .ready = [] { return absl::OkStatus(); },
+                             .resources = feed.Resources(),
+                             .names = std::move(names)});
+}
+
 // Adds what spec.checkpoint asks for and the checkpoint that the job starts from. Blocks on the
 // disk.
 absl::Status AddCheckpoints(const CoordinatorFlags& flags,
@@ -202,10 +224,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
                  {.job = job.metadata.name, .phase = JobPhase::kRecovering, .term = options.term});
   }
   PUSHPULL_ASSIGN_OR_RETURN(std::unique_ptr<HttpExposer> exposer,
-                            HttpExposer::Start({.listen = flags.metrics,
-                                                .metrics = tls->AddTo(registry),
-                                                .ready = [] { return absl::OkStatus(); },
-                                                .resources = feed.Resources()}));
+                            ServePage(flags.metrics, job.metadata, feed, tls->AddTo(registry)));
   PUSHPULL_ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorService> service,
       CoordinatorService::Listen(flags.listen, process.control(), tls->folder()));
