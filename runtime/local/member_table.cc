@@ -33,11 +33,12 @@ const char* RoleName(JobRole role) {
   return "member";
 }
 
-// A worker that ended in order because it was not desired at that moment. A released server is
-// removed when it ends.
+// A worker that ended in order because it was not desired at that moment, as its own program or the
+// coordinator says; the coordinator that released it may be gone. A released server is removed when
+// it ends.
 bool IsReleased(const MemberProcess& member, const JobStatus& status) {
   return member.role() == JobRole::kWorker && member.is_done() && !member.is_running() &&
-         WasReleased(status, member.endpoint().index);
+         (member.was_released() || WasReleased(status, member.endpoint().index));
 }
 
 }  // namespace
@@ -105,7 +106,8 @@ void MemberProcess::OnEnd(const ProcessEnd& end) {
   if (message.ok()) told_end_ = ToldEndOf(*message);
   // A signal ends a program whatever it has printed.
   const bool has_failed = end.signal == 0 && end.exit_code != 0;
-  last_words_ = told_end_ ? told_end_->reason : has_failed ? error_line_.text() : "";
+  const bool has_reason = told_end_ && !told_end_->was_released();
+  last_words_ = has_reason ? told_end_->reason : has_failed ? error_line_.text() : "";
   // This runs in a callback of the process, so the process is deleted after the callback returns.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
   events_.on_end(*this, end);  // last: it may restart the member or delete it
@@ -137,8 +139,8 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
           .exit_code = end.exit_code,
           .signal = end.signal,
           .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
-          .is_final = told_end_ && !told_end_->restarts_job,
-          .restarts_job = told_end_ && told_end_->restarts_job,
+          .is_final = told_end_ && told_end_->is_final(),
+          .restarts_job = told_end_ && told_end_->restarts_job(),
           .is_pending = is_pending,
           .precedes_training = !status.has_stepped(),
           .line = last_words()};

@@ -63,6 +63,8 @@ class MemberProcess {
   Duration SinceStart() const { return job_.loop.Now() - started_at_; }
   // What the program said of its last end; empty: nothing.
   const std::string& last_words() const { return last_words_; }
+  // So its program said of its last end.
+  bool was_released() const { return told_end_ && told_end_->was_released(); }
   // The worker has finished its work.
   bool is_done() const { return is_done_; }
   void SetDone() { is_done_ = true; }

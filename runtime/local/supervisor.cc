@@ -46,7 +46,8 @@ bool WasEndedBySignal(const ProcessEnd& end) {
 
 // For a member that ended in order: a server does so for no other reason.
 bool EndedByRelease(const JobStatus& status, const MemberProcess& member) {
-  return member.role() == JobRole::kServer || WasReleased(status, member.endpoint().index);
+  return member.role() == JobRole::kServer || member.was_released() ||
+         WasReleased(status, member.endpoint().index);
 }
 
 // The process itself has printed why: a port in use, an address that is not local.

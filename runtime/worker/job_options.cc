@@ -6,6 +6,7 @@
 #include "pushpull/job.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/channel_choice.h"
 
@@ -67,6 +68,8 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
     options.group = group->second;
   if (const auto node = environment.find("PUSHPULL_NODE"); node != environment.end())
     options.node = node->second;
+  if (const auto log = environment.find(kTerminationLogVariable); log != environment.end())
+    options.termination_log = log->second;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

@@ -76,11 +76,14 @@ struct JobOptions {
   // SIGTERM terminates it at once, with exit code 143. No effect if the program handles, ignores or
   // blocks the signal.
   bool takes_sigterm = false;
+  // The file in which this process tells its supervisor that it leaves because it was released, and
+  // has to be started again if the job grows. Empty: nobody watches.
+  std::string termination_log = {};
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
-  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES, _RING, _RACK, _GROUP and _NODE; takes_sigterm is
-  // set if PUSHPULL_ROLE is "worker". kInvalidArgument names the variable that is missing or
-  // invalid.
+  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES, _RING, _RACK, _GROUP, _NODE and
+  // _TERMINATION_LOG; takes_sigterm is set if PUSHPULL_ROLE is "worker". kInvalidArgument names the
+  // variable that is missing or invalid.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };
