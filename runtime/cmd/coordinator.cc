@@ -22,6 +22,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/time_source.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/cmd/address_flag.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/manifest.h"
@@ -276,10 +277,12 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
   command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
       ->allow_extra_args(false);
   command->add_option("--listen", flags->listen, "host:port for members; port 0: a free one")
+      ->check(&WhyNoAddress)
       ->capture_default_str();
   command
       ->add_option(
           "--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz and the status page")
+      ->check(&WhyNoAddress)
       ->capture_default_str();
   command
       ->add_option(
