@@ -229,6 +229,18 @@ std::vector<int> MemberTable::Missing(JobRole role, const JobStatus& status) con
   return missing;
 }
 
+std::vector<WorkerId> MemberTable::DoneWorkers(const JobStatus& status) const {
+  std::vector<WorkerId> done;
+  for (const auto& [name, member] : members_) {
+    const bool has_ended =
+        member.role() == JobRole::kWorker && member.is_done() && !member.is_running();
+    const uint32_t index = member.endpoint().index;
+    if (has_ended && !IsReleased(member, status) && index < status.desired_workers)
+      done.push_back(WorkerId{index});
+  }
+  return done;
+}
+
 void MemberTable::Follow(const JobStatus& status) {
   bool has_changed = false;
   for (auto& [name, member] : members_) {

@@ -143,6 +143,8 @@ class MemberTable {
   // Indices of the desired members of a role that have to be started: those never started here, or
   // released before and desired again.
   std::vector<int> Missing(JobRole role, const JobStatus& status) const;
+  // Workers of the job that have ended and are done with their part.
+  std::vector<WorkerId> DoneWorkers(const JobStatus& status) const;
   // Kills the processes that the coordinator has given up: a stopped or hanging one would never end
   // by itself.
   void Follow(const JobStatus& status);

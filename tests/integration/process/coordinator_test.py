@@ -85,6 +85,25 @@ class RestartTest(job.JobTestCase):
         self.assertEqual(report["restarts"], 1, started.launcher.output)
 
 
+class DoneTest(job.JobTestCase):
+
+    def test_a_worker_done_before_counts_as_done(self) -> None:
+        folder = self.folder / "checkpoints"
+        spec = self.spec("--steps", 200, "--step-milliseconds", 10, "--optimizer", "adam", "--slow-worker", 1, "--slow-factor", 10,
+                         sync={"mode": "Async"}, restart=QUICK_RESTARTS, checkpoint={"uri": f"file://{folder}", "everySeconds": 3600})
+        started = self.run_job(spec)
+
+        def state_of_first() -> str:
+            return next((worker["state"] for worker in started.status().get("workers", []) if worker["index"] == 0), "")
+        job.wait_until(lambda: state_of_first() == "done", job.START_SECONDS, "worker-0 is done")
+        started.signal_member("coordinator", 0, signal.SIGKILL)
+        started.wait_for_status("Running", term=2)
+        job.wait_until(lambda: state_of_first() == "done", job.START_SECONDS, "the next coordinator knows it")
+
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        self.assertEqual(len(list(folder.glob("*/*/step-*"))), 1, started.launcher.output)
+
+
 class ResizeTest(job.JobTestCase):
     """What one coordinator has made of the size, the next one's job goes on with."""
 

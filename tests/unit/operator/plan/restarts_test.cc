@@ -640,6 +640,20 @@ TEST(RestartsTest, AWorkerThatSaysTwiceThatItCannotJoinIsLeftOut) {
   EXPECT_TRUE(world.Has("worker-1"));
 }
 
+TEST(RestartsTest, TheNextCoordinatorHearsWhichWorkersAreDone) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-1", 0);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), testing::Not(testing::Contains("ask done worker-1")));
+  world.seen.coordinator->workers.erase(1);  // as it knows none but those that came to it
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask done worker-1"));
+  EXPECT_TRUE(world.Has("worker-1"));
+}
+
 TEST(RestartsTest, WithoutALeftOutWorkerTheOthersFinishTheJob) {
   World world(1, 2);
   ASSERT_TRUE(world.Start());
