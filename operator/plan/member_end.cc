@@ -114,13 +114,16 @@ MemberEnd ContainerEndOf(const ContainerEnd& end, const MemberId& member) {
                   .reason = end.exit_code == 0 ? "Completed" : "Error",
                   .code = end.exit_code,
                   .detail = end.exit_code == 0 ? "" : LastLine(end.message)};
+  const std::optional<pushpull::ToldEnd> told = pushpull::ToldEndOf(end.message);
+  const bool says_released = told && told->was_released();
+  ended.was_released = says_released && end.exit_code == 0;
   if (end.exit_code == 0) return ended;
   if (HasNeverStarted(end)) {
     ended.exit.has_started = false;
     ended.reason = end.reason;
-  } else if (const auto told = pushpull::ToldEndOf(end.message)) {
-    ended.exit.is_final = !told->restarts_job;
-    ended.exit.restarts_job = told->restarts_job;
+  } else if (told && !says_released) {
+    ended.exit.is_final = told->is_final();
+    ended.exit.restarts_job = told->restarts_job();
     ended.detail = LastLine(told->reason);
     ended.exit.line = ended.detail;
   }

@@ -17,6 +17,7 @@ struct MemberEnd {
   std::string reason;         // "OOMKilled", "Evicted", "Error", "Completed"
   std::optional<int> code;    // of the member's container, if it has ended
   std::string detail;         // Kubernetes' message; may be empty
+  bool was_released = false;  // a worker, normally; as its program says
   bool is_disruption() const;
 };
 

@@ -123,14 +123,19 @@ void PlanRacks(Draft& draft) {
   draft.RequeueSoon();
 }
 
-// The coordinator receives it until its report shows that it counts the worker as done.
+// The coordinator receives it until its report shows that it counts the worker as done. One that
+// has replaced another does not know which workers are done, and saves no last checkpoint until
+// then.
 void PlanLeftOut(Draft& draft) {
   const auto& workers = draft.report()->workers;
   RequestSize ask;
+  const bool is_running = draft.report()->phase == pushpull::JobPhase::kRunning;
   for (const auto& [member, why] : draft.finished_members()) {
+    if (member.role != JobRole::kWorker || (why.empty() && !is_running)) continue;
     const auto known = workers.find(member.index);
-    const bool is_known = known != workers.end() && known->second.is_left_out;
-    if (!why.empty() && !is_known) ask.left_out.push_back({.index = member.index, .why = why});
+    const bool is_known = known != workers.end() &&
+                          (why.empty() ? known->second.has_left : known->second.is_left_out);
+    if (!is_known) ask.left_out.push_back({.index = member.index, .why = why});
   }
   if (ask.left_out.empty()) return;
   draft.Do(ask);

@@ -40,7 +40,9 @@ std::string WhyLeftOut(Draft& draft, const MemberPod& pod) {
 }
 
 // Whether it exited normally because it was released, but is desired again: it restarts, uncounted.
+// The coordinator that released a worker may be gone, and the next one does not know of it.
 bool WasReleased(const Draft& draft, const MemberId& member, const MemberEnd& end) {
+  if (end.was_released) return true;
   const CoordinatorReport* report = draft.report();
   if (report == nullptr || end.code != 0) return false;
   if (member.role == JobRole::kServer) return !report->servers.contains(member.index);

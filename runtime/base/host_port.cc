@@ -14,25 +14,29 @@
 namespace pushpull {
 namespace {
 
-absl::Status NoHostPort(absl::string_view text) {
+absl::Status NoHostPort(absl::string_view text, absl::string_view name) {
   return absl::InvalidArgumentError(
-      absl::StrCat("address: must be host:port with a port from 0 to 65535, is \"", text, "\""));
+      absl::StrCat(name,
+                   name.empty() ? "" : ": ",
+                   "must be host:port with a port from 0 to 65535, is \"",
+                   text,
+                   "\""));
 }
 
 }  // namespace
 
-absl::StatusOr<HostPort> ParseHostPort(absl::string_view text) {
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view text, absl::string_view name) {
   const size_t colon = text.rfind(':');
-  if (colon == absl::string_view::npos) return NoHostPort(text);
+  if (colon == absl::string_view::npos) return NoHostPort(text, name);
   absl::string_view host = text.substr(0, colon);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (host.find_first_of("[]:") != absl::string_view::npos) {
-    return NoHostPort(text);
+    return NoHostPort(text, name);
   }
   uint32_t port = 0;
   if (host.empty() || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port > 65535)
-    return NoHostPort(text);
+    return NoHostPort(text, name);
   return HostPort{.host = std::string(host), .port = static_cast<uint16_t>(port)};
 }
 

@@ -20,8 +20,9 @@ struct HostPort {
   friend bool operator==(const HostPort&, const HostPort&) = default;
 };
 
-// "127.0.0.1:7170", "node-3:7170" or "[::1]:7170". kInvalidArgument names the text and the form.
-absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
+// "127.0.0.1:7170", "node-3:7170" or "[::1]:7170". kInvalidArgument names the text, the form and
+// `name`, where the text comes from: a flag or a variable; empty: whoever shows the error says so.
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view text, absl::string_view name = "address");
 
 // With brackets around an IPv6 address.
 std::string ToString(const HostPort& address);

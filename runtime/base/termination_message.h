@@ -3,7 +3,9 @@
 // What a member's program leaves for its supervisor: the kubelet puts it into the pod's status,
 // `pushpull run` reads the file. With this message, not with its exit code, a program says that it
 // would end the same way again, because of its command line or its input, or that the job has to
-// start again from a checkpoint, because what it needs is gone.
+// start again from a checkpoint, because what it needs is gone. The library says so when a worker
+// leaves because it was released: its exit code is that of one that is done, and the coordinator
+// that released it may be gone when somebody asks.
 #pragma once
 
 #include <optional>
@@ -24,9 +26,18 @@ inline constexpr size_t kTerminationMessageMax = 4096;
 // end counts as any other.
 void WriteFinalMessage(const std::string& path, absl::string_view why);
 
+// Likewise, that the worker was released.
+void WriteReleasedMessage(const std::string& path);
+
 struct ToldEnd {
-  bool restarts_job = false;  // all members must start again; otherwise the end is final
-  std::string reason;
+  enum class Kind { kFinal, kRestartsJob, kReleased };
+  Kind kind = Kind::kFinal;
+  std::string reason;  // empty: kReleased
+
+  bool is_final() const { return kind == Kind::kFinal; }
+  // All members must start again.
+  bool restarts_job() const { return kind == Kind::kRestartsJob; }
+  bool was_released() const { return kind == Kind::kReleased; }
 };
 // What the program says of its end; none: nothing.
 std::optional<ToldEnd> ToldEndOf(absl::string_view message);

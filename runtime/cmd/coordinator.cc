@@ -3,7 +3,11 @@
 // `pushpull coordinator`.
 #include "runtime/coordinator/coordinator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +22,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/time_source.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/cmd/address_flag.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/manifest.h"
@@ -26,6 +31,7 @@
 #include "runtime/job/restart_policy.h"
 #include "runtime/membership/session_service.h"
 #include "runtime/metrics/http_exposer.h"
+#include "runtime/status/page_hosts.h"
 #include "runtime/status/status_feed.h"
 #include "runtime/tls/member_tls.h"
 
@@ -117,6 +123,23 @@ JobCoreOptions OptionsOf(const TrainingJob& job, const CoordinatorFlags& flags) 
       .repairs_losses = repairs_losses};
 }
 
+absl::StatusOr<std::unique_ptr<HttpExposer>> ServePage(
+    const std::string& listen,
+    const JobMetadata& job,
+    StatusFeed& feed,
+    std::function<std::string(MetricsFormat)> metrics) {
+  std::array<char, 256> machine{};  // no host has a longer name
+  const bool is_known = gethostname(machine.data(), machine.size() - 1) == 0;
+  PUSHPULL_ASSIGN_OR_RETURN(
+      std::vector<std::string> names,
+      PageHosts(job, is_known ? machine.data() : "", listen, Environment()[kPageHostsVariable]));
+  return HttpExposer::Start({.listen = listen,
+                             .metrics = std::move(metrics),
+                             .ready = [] { return absl::OkStatus(); },
+                             .resources = feed.Resources(),
+                             .names = std::move(names)});
+}
+
 // Adds what spec.checkpoint asks for and the checkpoint that the job starts from. Blocks on the
 // disk.
 absl::Status AddCheckpoints(const CoordinatorFlags& flags,
@@ -202,10 +225,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
                  {.job = job.metadata.name, .phase = JobPhase::kRecovering, .term = options.term});
   }
   PUSHPULL_ASSIGN_OR_RETURN(std::unique_ptr<HttpExposer> exposer,
-                            HttpExposer::Start({.listen = flags.metrics,
-                                                .metrics = tls->AddTo(registry),
-                                                .ready = [] { return absl::OkStatus(); },
-                                                .resources = feed.Resources()}));
+                            ServePage(flags.metrics, job.metadata, feed, tls->AddTo(registry)));
   PUSHPULL_ASSIGN_OR_RETURN(
       const std::unique_ptr<CoordinatorService> service,
       CoordinatorService::Listen(flags.listen, process.control(), tls->folder()));
@@ -257,10 +277,12 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
   command->add_option("--set", flags->overrides, "Overrides a field: spec.servers.replicas=4")
       ->allow_extra_args(false);
   command->add_option("--listen", flags->listen, "host:port for members; port 0: a free one")
+      ->check(&WhyNoAddress)
       ->capture_default_str();
   command
       ->add_option(
           "--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz and the status page")
+      ->check(&WhyNoAddress)
       ->capture_default_str();
   command
       ->add_option(

@@ -18,6 +18,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/signals.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/cmd/address_flag.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/local/workdir.h"
 #include "runtime/membership/status_client.h"
@@ -81,6 +82,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   auto* workdir = command.add_option(
       "--workdir", flags.workdir, "Of the `pushpull run`; default: the one job in .pushpull");
   command.add_option("--coordinator", flags.coordinator, "host:port of the coordinator")
+      ->check(&WhyNoAddress)
       ->excludes(workdir);
 }
 

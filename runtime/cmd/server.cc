@@ -19,6 +19,7 @@
 #include "runtime/base/memory_trim.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/cmd/address_flag.h"
 #include "runtime/cmd/commands.h"
 #include "runtime/cmd/environment.h"
 #include "runtime/cmd/role_process.h"
@@ -192,13 +193,16 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
   command->add_option("--index", flags->index, "0-based index of this server in the job")
       ->required();
   command->add_option("--coordinator", flags->coordinator, "host:port of the coordinator")
+      ->check(&WhyNoAddress)
       ->required();
   command->add_option("--listen", flags->listen, "host:port for tensors; port 0: a free one")
+      ->check(&WhyNoAddress)
       ->capture_default_str();
   command->add_option("--advertise",
                       flags->advertise,
                       "Host that workers connect to; needed where --listen is 0.0.0.0 or [::]");
   command->add_option("--metrics", flags->metrics, "host:port of /metrics, /livez, /readyz")
+      ->check(&WhyNoAddress)
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Threads of the data path")
       ->check(CLI::Range(1, 64))

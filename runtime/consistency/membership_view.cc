@@ -37,6 +37,15 @@ bool MembershipView::StartsAfter(WorkerId worker, Incarnation incarnation, Step 
   return starts_after(active_) || (proposed_ && starts_after(*proposed_));
 }
 
+uint64_t MembershipView::GroupOf(WorkerId worker, Incarnation incarnation) const {
+  const auto group_in = [&](const View& view) -> uint64_t {
+    const ViewMember* member = view.Find(worker);
+    return member != nullptr && member->incarnation == incarnation ? member->group : 0;
+  };
+  const uint64_t group = group_in(active_);
+  return group == 0 && proposed_ ? group_in(*proposed_) : group;
+}
+
 void MembershipView::ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)> visit) const {
   for (const View* view : {&active_, proposed_ ? &*proposed_ : nullptr}) {
     if (view == nullptr) return;

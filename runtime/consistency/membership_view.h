@@ -24,6 +24,9 @@ class MembershipView {
   // Whether this incarnation of the worker contributes, in either view, from a later step on.
   bool StartsAfter(WorkerId worker, Incarnation incarnation, Step step) const;
 
+  // ViewMember::group of this process, in the active view, else in the proposed one; 0: none.
+  uint64_t GroupOf(WorkerId worker, Incarnation incarnation) const;
+
   // Calls `visit` for every worker that `step` must wait for; twice for a worker in both views.
   void ForEachRequired(Step step, absl::FunctionRef<void(WorkerId)> visit) const;
 

@@ -50,6 +50,7 @@ struct ViewMember {
   Step from_step;                // contributes to steps >= from_step
   std::optional<Step> end_step;  // and < end_step, if it has announced its last step
   bool is_released = false;      // leaves early: another process takes over its part
+  uint64_t group = 0;            // a push may count for members of one group; 0: of none
 
   bool ContributesTo(Step step) const {
     return step >= from_step && (!end_step || step < *end_step);

@@ -88,6 +88,7 @@ void Contributors::AdmitReady(uint32_t desired_workers) {
     if (!agreement().IsMember(id)) ready[id] = worker.info.incarnation;
   }
   if (!has_started_ && registered < desired_workers && !goes_on) return;
+  SetGroups();
   Apply(agreement().Join(ready));
 }
 

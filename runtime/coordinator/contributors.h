@@ -80,6 +80,7 @@ class Contributors {
   // may form other groups.
   void OnRacks() {
     if (ring_) Apply(ring_->Regroup());
+    SetGroups();
     SendGroups();
   }
 
@@ -105,6 +106,8 @@ class Contributors {
   WorkerAgreement& agreement() { return ring_ ? static_cast<WorkerAgreement&>(*ring_) : views_; }
   void Apply(const ViewChange& change);
   void SendRing(FormRing form);
+  // Lets servers know who may push jointly; workers are told by SendGroups.
+  void SetGroups() { Apply(views_.SetGroups(GroupsByPlace(job_.members, groups_.by()))); }
   void SendGroups();
   absl::Status CheckIn(const Consistency& consistency, std::span<const TensorSpec> tensors) const;
 

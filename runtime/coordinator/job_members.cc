@@ -109,7 +109,12 @@ bool UpdateMembers(const JobSize& size,
   for (const LeftOutWorker& left_out : size.left_out) {
     if (left_out.worker.value() >= workers) continue;
     roster.LeaveOut(left_out);
-    job.outbox.Warn(absl::StrCat(ToString(left_out.worker), " ", left_out.why));
+    const std::string who = ToString(left_out.worker);
+    if (left_out.why.empty()) {
+      job.outbox.Log(absl::StrCat(who, " is done, as its end has shown"));
+    } else {
+      job.outbox.Warn(absl::StrCat(who, " ", left_out.why));
+    }
   }
   return SetRacks(size.racks, job.members, shards, roster);
 }

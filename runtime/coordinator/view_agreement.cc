@@ -40,6 +40,19 @@ ViewChange ViewAgreement::Renew(uint64_t seen) {
   return std::exchange(change_, {});
 }
 
+ViewChange ViewAgreement::SetGroups(const std::map<WorkerId, uint64_t>& groups) {
+  for (const auto& [worker, group] : groups) groups_[worker] = group;
+  bool has_changed = false;
+  for (ViewMember& member : active_.members) {
+    const auto group = groups.find(member.worker);
+    if (group == groups.end() || member.group == group->second) continue;
+    member.group = group->second;
+    has_changed = true;
+  }
+  if (has_changed) Activate();
+  return std::exchange(change_, {});
+}
+
 ViewChange ViewAgreement::Join(const std::map<WorkerId, Incarnation>& joiners) {
   for (const auto& [worker, incarnation] : joiners) joiners_[worker] = incarnation;
   if (!joiners_.empty() && !proposal_) Propose();
@@ -152,8 +165,15 @@ View ViewAgreement::NextView() const {
   // In the other modes, step numbers tell which pushes have been applied, so a joiner must not
   // reuse those of completed steps.
   const bool is_bound = somebody_stays || !view.consistency.is_sync();
-  for (const auto& [worker, incarnation] : joiners_)
-    InsertInOrder(view, {worker, incarnation, is_bound ? first_step_ : Step{0}, std::nullopt});
+  for (const auto& [worker, incarnation] : joiners_) {
+    const auto group = groups_.find(worker);
+    InsertInOrder(view,
+                  {.worker = worker,
+                   .incarnation = incarnation,
+                   .from_step = is_bound ? first_step_ : Step{0},
+                   .end_step = std::nullopt,
+                   .group = group == groups_.end() ? 0 : group->second});
+  }
   return view;
 }
 

@@ -46,6 +46,9 @@ class ViewAgreement final : public WorkerAgreement {
 
   // `servers`: those registered, each of which must accept a proposal.
   ViewChange SetServers(std::set<ServerId> servers);
+  // The workers' groups, as members and as joiners (ViewMember::group). One that is not named keeps
+  // its group. Takes effect at once, as Leave does.
+  ViewChange SetGroups(const std::map<WorkerId, uint64_t>& groups);
   ViewChange Join(const std::map<WorkerId, Incarnation>& joiners) override;
   // Takes effect at once: a step just waits for fewer workers.
   ViewChange Leave(WorkerId worker, Step end_step, bool is_released) override;
@@ -83,6 +86,7 @@ class ViewAgreement final : public WorkerAgreement {
   uint64_t last_number_ = 0;
   View active_;
   std::map<WorkerId, Incarnation> joiners_;
+  std::map<WorkerId, uint64_t> groups_;
   std::set<WorkerId> established_;  // members that have reached their first step
   std::optional<Proposal> proposal_;
   std::optional<Consistency> next_mode_;

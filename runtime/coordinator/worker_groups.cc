@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/coordinator/worker_groups.h"
 
+#include <cstdint>
 #include <string>
 
 namespace pushpull {
@@ -10,9 +11,16 @@ using Groups = std::vector<std::vector<GroupMember>>;
 
 // Where the worker is, as far as groups are concerned; null: it pushes alone.
 const std::string* PlaceOf(const RegisterWorker& worker, LocalReduce by) {
-  if (worker.group_address.empty()) return nullptr;
+  if (by == LocalReduce::kNone || worker.group_address.empty()) return nullptr;
   if (by == LocalReduce::kHost) return &worker.node;  // all of one machine may leave it empty
   return worker.rack.empty() ? nullptr : &worker.rack;
+}
+
+// FNV-1a of 64 bits.
+uint64_t HashOf(const std::string& place) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : place) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
+  return hash == 0 ? 1 : hash;
 }
 
 // The workers of each place, in groups of at most kGroupMembersMax.
@@ -39,6 +47,15 @@ Groups GroupsOf(const View& view, const MemberRegistry& members, LocalReduce by)
 }
 
 }  // namespace
+
+std::map<WorkerId, uint64_t> GroupsByPlace(const MemberRegistry& members, LocalReduce by) {
+  std::map<WorkerId, uint64_t> groups;
+  for (const auto& [id, worker] : members.workers()) {
+    const std::string* place = PlaceOf(worker.info, by);
+    if (place != nullptr) groups[id] = HashOf(*place);
+  }
+  return groups;
+}
 
 std::vector<std::pair<WorkerId, SetGroup>> WorkerGroups::Update(const View& view,
                                                                 const MemberRegistry& members) {

@@ -35,11 +35,13 @@ class WorkerRoster {
     entry.was_released = is_released;
     entry.has_left = !is_released;
   }
-  // The job goes on without it, unless a process of it takes part.
+  // The job goes on without it, or it is done, unless a process of it takes part.
   void LeaveOut(const LeftOutWorker& left_out) {
     WorkerStatus& entry = entries_[left_out.worker];
     entry.worker = left_out.worker;
-    if (!entry.is_alive) entry.left_out = left_out.why;
+    if (entry.is_alive) return;
+    entry.left_out = left_out.why;
+    entry.has_left = entry.has_left || left_out.why.empty();
   }
   // Workers from `desired` on are no part of the job: later ones with their indices may join.
   void OnResized(uint32_t desired) {

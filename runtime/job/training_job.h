@@ -130,6 +130,7 @@ inline constexpr std::array kReservedLabels = {"app.kubernetes.io/component",
 inline constexpr char kVariablePrefix[] = "PUSHPULL_";
 inline constexpr std::array kVariablesOfUsers = {"PUSHPULL_CHANNEL",
                                                  "PUSHPULL_LOG_LEVEL",
+                                                 "PUSHPULL_PAGE_HOSTS",
                                                  "PUSHPULL_PAYLOAD_CHECKSUM",
                                                  "PUSHPULL_SOCKET_BUFFER_BYTES",
                                                  "PUSHPULL_UNSENT_BYTES"};

@@ -33,11 +33,12 @@ const char* RoleName(JobRole role) {
   return "member";
 }
 
-// A worker that ended in order because it was not desired at that moment. A released server is
-// removed when it ends.
+// A worker that ended in order because it was not desired at that moment, as its own program or the
+// coordinator says; the coordinator that released it may be gone. A released server is removed when
+// it ends.
 bool IsReleased(const MemberProcess& member, const JobStatus& status) {
   return member.role() == JobRole::kWorker && member.is_done() && !member.is_running() &&
-         WasReleased(status, member.endpoint().index);
+         (member.was_released() || WasReleased(status, member.endpoint().index));
 }
 
 }  // namespace
@@ -105,7 +106,8 @@ void MemberProcess::OnEnd(const ProcessEnd& end) {
   if (message.ok()) told_end_ = ToldEndOf(*message);
   // A signal ends a program whatever it has printed.
   const bool has_failed = end.signal == 0 && end.exit_code != 0;
-  last_words_ = told_end_ ? told_end_->reason : has_failed ? error_line_.text() : "";
+  const bool has_reason = told_end_ && !told_end_->was_released();
+  last_words_ = has_reason ? told_end_->reason : has_failed ? error_line_.text() : "";
   // This runs in a callback of the process, so the process is deleted after the callback returns.
   job_.loop.Post([ended = std::shared_ptr<ChildProcess>(std::move(process_))] {});
   events_.on_end(*this, end);  // last: it may restart the member or delete it
@@ -137,22 +139,35 @@ MemberExit MemberProcess::ExitOf(const ProcessEnd& end,
           .exit_code = end.exit_code,
           .signal = end.signal,
           .ran_for = std::chrono::duration_cast<std::chrono::seconds>(SinceStart()),
-          .is_final = told_end_ && !told_end_->restarts_job,
-          .restarts_job = told_end_ && told_end_->restarts_job,
+          .is_final = told_end_ && told_end_->is_final(),
+          .restarts_job = told_end_ && told_end_->restarts_job(),
           .is_pending = is_pending,
           .precedes_training = !status.has_stepped(),
           .line = last_words()};
 }
 
-bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
-  // The process or one of its children: a worker may be the child of a shell. Any other process
-  // belongs to an earlier start.
+bool MemberProcess::IsAbout(const WorkerStatus& worker) const {
   const auto pid = static_cast<pid_t>(worker.pid);
-  if (!is_running() || pid <= 0 || getpgid(pid) != process_->pid()) return false;
+  return worker.worker.value() == endpoint_.index && pid > 0 && getpgid(pid) == process_->pid();
+}
+
+// The coordinator that knew this process is gone, and with it what it would have noticed. A worker
+// that runs comes to the next one while that collects what is known, or soon after.
+void MemberProcess::FollowUnknownWorker(const JobStatus& status) {
+  const bool has_left = absl::c_any_of(status.workers, [this](const WorkerStatus& it) {
+    return it.worker.value() == endpoint_.index && (it.has_left || it.was_released);
+  });
+  const bool is_expected = is_listed_ && !has_left && status.phase != JobPhase::kRecovering;
+  KillIfItStays(is_expected, job_.job.spec.restart.peer_timeout);
+}
+
+bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
+  const auto pid = static_cast<pid_t>(worker.pid);
+  is_listed_ = worker.is_alive && !worker.has_left && !worker.was_released;
   const bool has_changed = endpoint_.pid != pid || endpoint_.metrics != worker.metrics_address;
   endpoint_.pid = pid;
   endpoint_.metrics = worker.metrics_address;
-  KillIfItStays(!worker.is_alive && !worker.has_left && !worker.was_released);
+  KillIfItStays(!worker.is_alive && !worker.has_left && !worker.was_released, kLostGrace);
   return has_changed;
 }
 
@@ -160,14 +175,14 @@ bool MemberProcess::FollowWorker(const WorkerStatus& worker) {
 void MemberProcess::FollowServer(const JobStatus& status) {
   const bool is_listed = IsListed(status, endpoint_);
   is_listed_ = is_listed_ || is_listed;
-  KillIfItStays(is_listed_ && !is_listed && !IsAwaited(status, endpoint_.index));
+  KillIfItStays(is_listed_ && !is_listed && !IsAwaited(status, endpoint_.index), kLostGrace);
 }
 
 // The exit code decides what follows, so a process that is about to end gets the time to do so.
-void MemberProcess::KillIfItStays(bool is_lost) {
+void MemberProcess::KillIfItStays(bool is_lost, Duration grace) {
   if (!is_lost) return lost_since_.reset();
   if (!lost_since_) lost_since_ = job_.loop.Now();
-  if (job_.loop.Now() - *lost_since_ >= kLostGrace) KillGroup();
+  if (job_.loop.Now() - *lost_since_ >= grace) KillGroup();
 }
 
 void MemberProcess::RequestEnd(bool is_urgent) const {
@@ -214,16 +229,33 @@ std::vector<int> MemberTable::Missing(JobRole role, const JobStatus& status) con
   return missing;
 }
 
+std::vector<WorkerId> MemberTable::DoneWorkers(const JobStatus& status) const {
+  std::vector<WorkerId> done;
+  for (const auto& [name, member] : members_) {
+    const bool has_ended =
+        member.role() == JobRole::kWorker && member.is_done() && !member.is_running();
+    const uint32_t index = member.endpoint().index;
+    if (has_ended && !IsReleased(member, status) && index < status.desired_workers)
+      done.push_back(WorkerId{index});
+  }
+  return done;
+}
+
 void MemberTable::Follow(const JobStatus& status) {
   bool has_changed = false;
-  for (const WorkerStatus& worker : status.workers) {
-    MemberProcess* member = Find(ToString(worker.worker));
-    has_changed |= member != nullptr && member->FollowWorker(worker);
+  for (auto& [name, member] : members_) {
+    if (!member.is_running()) continue;
+    if (member.role() == JobRole::kServer) member.FollowServer(status);
+    if (member.role() != JobRole::kWorker) continue;
+    const auto worker = absl::c_find_if(
+        status.workers, [&m = member](const WorkerStatus& it) { return m.IsAbout(it); });
+    if (worker != status.workers.end()) {
+      has_changed |= member.FollowWorker(*worker);
+    } else {
+      member.FollowUnknownWorker(status);
+    }
   }
   if (has_changed) PublishEndpoints();
-  for (auto& [name, member] : members_) {
-    if (member.role() == JobRole::kServer && member.is_running()) member.FollowServer(status);
-  }
 }
 
 void MemberTable::Reset() {

@@ -63,6 +63,8 @@ class MemberProcess {
   Duration SinceStart() const { return job_.loop.Now() - started_at_; }
   // What the program said of its last end; empty: nothing.
   const std::string& last_words() const { return last_words_; }
+  // So its program said of its last end.
+  bool was_released() const { return told_end_ && told_end_->was_released(); }
   // The worker has finished its work.
   bool is_done() const { return is_done_; }
   void SetDone() { is_done_ = true; }
@@ -74,9 +76,14 @@ class MemberProcess {
 
   // Appends what the program prints to its log, a fresh file at the member's first start.
   absl::Status Start(const ProcessSpec& spec);
+  // Whether it is about this process or one of its children: a worker may be the child of a shell.
+  // Any other process belongs to an earlier start.
+  bool IsAbout(const WorkerStatus& worker) const;
   // Takes over what only a worker knows of itself, and kills a worker that the coordinator has lost
   // and that does not end by itself. True: the endpoint has changed.
   bool FollowWorker(const WorkerStatus& worker);
+  // Kills a worker that an earlier coordinator knew and that does not come to this one.
+  void FollowUnknownWorker(const JobStatus& status);
   // Kills a server that the coordinator has lost and that does not end by itself.
   void FollowServer(const JobStatus& status);
   // Before the whole job restarts.
@@ -89,7 +96,7 @@ class MemberProcess {
   bool HasJoined(const ProcessEnd& end, const JobStatus& status, SteadyTime training_began) const;
   void OnReady(const std::string& line);
   void OnEnd(const ProcessEnd& end);
-  void KillIfItStays(bool is_lost);
+  void KillIfItStays(bool is_lost, Duration grace);
 
   const JobRole role_;
   const LocalJob& job_;
@@ -97,7 +104,8 @@ class MemberProcess {
   Endpoint endpoint_;
   bool has_been_ready_ = false;
   bool is_done_ = false;
-  bool is_listed_ = false;                // the coordinator has listed this server as alive
+  // A coordinator has listed this server as alive; a worker: at last, with a part in the job.
+  bool is_listed_ = false;
   std::optional<SteadyTime> lost_since_;  // when the coordinator lost it
   std::optional<ToldEnd> told_end_;       // of the last end
   ErrorLine error_line_;                  // since the last start
@@ -135,6 +143,8 @@ class MemberTable {
   // Indices of the desired members of a role that have to be started: those never started here, or
   // released before and desired again.
   std::vector<int> Missing(JobRole role, const JobStatus& status) const;
+  // Workers of the job that have ended and are done with their part.
+  std::vector<WorkerId> DoneWorkers(const JobStatus& status) const;
   // Kills the processes that the coordinator has given up: a stopped or hanging one would never end
   // by itself.
   void Follow(const JobStatus& status);

@@ -112,12 +112,14 @@ bool HasSteppedWithin(const JobStatus& status, uint32_t worker, Duration time) {
 std::vector<LeftOutWorker> UnknownTo(const JobStatus& status,
                                      const std::map<WorkerId, std::string>& left_out) {
   std::set<WorkerId> known;
+  std::set<WorkerId> done;
   for (const WorkerStatus& worker : status.workers) {
     if (!worker.left_out.empty()) known.insert(worker.worker);
+    if (worker.has_left) done.insert(worker.worker);
   }
   std::vector<LeftOutWorker> unknown;
   for (const auto& [worker, why] : left_out) {
-    if (!known.contains(worker)) unknown.push_back({worker, why});
+    if (!(why.empty() ? done : known).contains(worker)) unknown.push_back({worker, why});
   }
   return unknown;
 }

@@ -39,7 +39,8 @@ bool HasSteppedWithin(const JobStatus& status, uint32_t worker, Duration time);
 // The job is running, and some worker other than this member takes part.
 bool IsTrainingWithout(const JobStatus& status, JobRole role, uint32_t index);
 
-// Those that the coordinator does not know to be left out, such as one that was started since.
+// Those that the coordinator does not know to be left out or, without a reason, to be done, such as
+// one that was started since.
 std::vector<LeftOutWorker> UnknownTo(const JobStatus& status,
                                      const std::map<WorkerId, std::string>& left_out);
 

@@ -46,7 +46,8 @@ bool WasEndedBySignal(const ProcessEnd& end) {
 
 // For a member that ended in order: a server does so for no other reason.
 bool EndedByRelease(const JobStatus& status, const MemberProcess& member) {
-  return member.role() == JobRole::kServer || WasReleased(status, member.endpoint().index);
+  return member.role() == JobRole::kServer || member.was_released() ||
+         WasReleased(status, member.endpoint().index);
 }
 
 // The process itself has printed why: a port in use, an address that is not local.
@@ -116,8 +117,9 @@ absl::StatusOr<ProcessSpec> SpecOf(const LocalJob& local,
   return CoordinatorProcess(options, coordinator);
 }
 
-// The coordinator has to know of the workers that are left out. One that is no longer desired is
-// forgotten: a later one with its index may join.
+// The coordinator has to know of the workers that are left out, and, if it has replaced another, of
+// those that are done: it saves the last checkpoint when every worker is. One that is no longer
+// desired is forgotten: a later one with its index may join.
 void FollowLeftOut(CoordinatorLink& coordinator,
                    Restarts& restarts,
                    MemberTable& members,
@@ -127,7 +129,11 @@ void FollowLeftOut(CoordinatorLink& coordinator,
     members.Remove(name);
     console.Print(absl::StrCat("pushpull: ", name, " is no part of the job; another may join"));
   }
-  coordinator.LeaveOut(UnknownTo(status, restarts.left_out()));
+  std::map<WorkerId, std::string> over = restarts.left_out();
+  if (status.phase == JobPhase::kRunning) {
+    for (const WorkerId worker : members.DoneWorkers(status)) over.try_emplace(worker);
+  }
+  coordinator.LeaveOut(UnknownTo(status, over));
 }
 
 }  // namespace

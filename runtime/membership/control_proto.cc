@@ -210,7 +210,7 @@ PUSHPULL_WIRE(RowSpec, F(init), F(scale), F(seed), F(evict_after));
 PUSHPULL_WIRE(TensorSpec, F(name), F(dims), F(dtype), F(reduction), F(optimizer), F(codec), F(clip_norm), F(rows));
 PUSHPULL_WIRE(PlacedTensor, F(id), F(spec), F(first_chunk), Field("shards", &T::shards, kCountMax<ChunkId>));  // one for each chunk
 PUSHPULL_WIRE(Consistency, F(mode), F(staleness), F(from_step), F(steps_skipped), F(backup_workers), F(gated));
-PUSHPULL_WIRE(ViewMember, F(worker), F(incarnation), F(from_step), F(end_step), F(is_released));
+PUSHPULL_WIRE(ViewMember, F(worker), F(incarnation), F(from_step), F(end_step), F(is_released), F(group));
 PUSHPULL_WIRE(View, F(number), F(members), F(consistency).OrDefault());
 PUSHPULL_WIRE(DesiredSize, F(revision), F(servers), F(workers), F(global_batch));
 PUSHPULL_WIRE(Promise, Joined("entry", &T::shard, &T::entry), F(seq), F(is_full));

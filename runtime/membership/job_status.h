@@ -99,7 +99,8 @@ struct MemberRack {
   friend bool operator==(const MemberRack&, const MemberRack&) = default;
 };
 
-// A worker without which the job goes on, by decision of the launcher or the operator.
+// A worker without which the job goes on, by decision of the launcher or the operator; or, without
+// a reason, one that is done: it has told a coordinator that is gone.
 struct LeftOutWorker {
   WorkerId worker;
   std::string why;

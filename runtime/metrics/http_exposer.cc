@@ -27,7 +27,9 @@
 #include "runtime/base/event_loop.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/host_port.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/metrics/own_host.h"
 
 namespace pushpull {
 namespace {
@@ -115,6 +117,16 @@ Outgoing Response(const HttpResource& resource, absl::string_view request, WithB
                 "HTTP/1.1 304 Not Modified\r\n", headers, "Connection: close\r\n\r\n")};
   absl::StrAppend(&headers, "Content-Type: ", resource.content_type, "\r\n");
   return Response("200 OK", headers, content.text, body);
+}
+
+Outgoing ForAnotherHost(absl::string_view host, WithBody body) {
+  return Response("403 Forbidden",
+                  absl::StrCat("the request is for host ",
+                               Printable(host),
+                               ", which is not known to be this process: use its address or "
+                               "localhost, or name the host in PUSHPULL_PAGE_HOSTS of this "
+                               "process\n"),
+                  body);
 }
 
 Outgoing TooManyScrapes() {
@@ -310,8 +322,8 @@ class HttpExposer::Impl final {
     return loop_.Rewatch(connection.socket.get(), EPOLLOUT).ok();
   }
 
-  // Of a complete request only method and path, both in its first line, and the ETag of a cache
-  // matter. Empty: a scrape.
+  // Of a complete request only method and path, both in its first line, for resources also the host
+  // and the ETag of a cache matter. Empty: a scrape.
   Outgoing Answer(absl::string_view request) const {
     const std::vector<absl::string_view> line =
         absl::StrSplit(request.substr(0, request.find("\r\n")), ' ');
@@ -329,7 +341,11 @@ class HttpExposer::Impl final {
       return Response("503 Service Unavailable", status.ToString() + "\n", body);
     }
     const auto resource = options_.resources.find(std::string(path));
-    if (resource != options_.resources.end()) return Response(resource->second, request, body);
+    if (resource != options_.resources.end()) {
+      const absl::string_view host = HeaderOf(request, "host:");
+      if (!IsOwnHost(host, options_.names)) return ForAnotherHost(host, body);
+      return Response(resource->second, request, body);
+    }
     return Response("404 Not Found", "not found: there are /metrics, /livez and /readyz\n", body);
   }
 

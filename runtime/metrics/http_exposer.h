@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,7 +25,8 @@ struct HttpContent {
 };
 
 // What a path beyond those of every role answers: to GET and HEAD, with an ETag, and with headers
-// that let a browser load only what is served here and not show it in a frame.
+// that let a browser load only what is served here and not show it in a frame. A request for
+// another host is answered with 403.
 struct HttpResource {
   std::string content_type;
   // Called for each request, like `metrics` below. Without a text the answer is 503.
@@ -43,6 +45,9 @@ struct HttpExposerOptions {
 
   // By path: "/", "/status.json". A query after the path is ignored.
   std::map<std::string, HttpResource> resources = {};
+
+  // By which names a browser may ask for the resources; own_host.h says which hosts need no name.
+  std::vector<std::string> names = {};
 };
 
 // Serves on its own thread, "metrics-http", until it is destroyed, which drops the requests in

@@ -2,6 +2,7 @@
 #include "runtime/optim/optimizer.h"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -116,8 +117,8 @@ absl::Status Validate(const OptimizerSpec& spec) {
     return ExpectUnused("weight_decay", spec, spec.weight_decay);
   }
   // Written so that NaN fails too.
-  if (!(spec.learning_rate > 0 && std::isfinite(spec.learning_rate))) {
-    return FieldError("learning_rate", "above 0 and finite", spec.learning_rate);
+  if (!(spec.learning_rate > 0 && spec.learning_rate <= std::numeric_limits<float>::max())) {
+    return FieldError("learning_rate", "above 0 and finite in float32", spec.learning_rate);
   }
   if (!(spec.weight_decay >= 0 && std::isfinite(spec.weight_decay))) {
     return FieldError("weight_decay", "at least 0 and finite", spec.weight_decay);

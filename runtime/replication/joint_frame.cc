@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/replication/joint_frame.h"
 
-#include <cmath>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "runtime/base/wire_bytes.h"
+#include "runtime/consistency/push_numbers.h"
 #include "runtime/consistency/worker_group.h"
 #include "runtime/replication/worker_bits.h"
 
@@ -49,8 +49,8 @@ absl::StatusOr<std::vector<Contribution>> DecodeJoint(std::span<const std::byte>
     if (!is_in_order || contribution.worker.value() >= kWorkersMax)
       return Malformed(
           absl::StrCat(ToString(contribution.worker), " is listed twice, out of order or unknown"));
-    if (!(contribution.weight >= 0) || !std::isfinite(contribution.weight))
-      return Malformed(absl::StrCat("weight ", contribution.weight));
+    const absl::Status numbers = CheckPushNumbers(contribution.weight, 0);
+    if (!numbers.ok()) return Malformed(numbers.message());
     contributors.push_back(contribution);
   }
   return contributors;

@@ -16,8 +16,8 @@ namespace pushpull {
 // The worker, incarnation and weight of each; by worker index, at most kGroupMembersMax.
 std::vector<std::byte> EncodeJoint(std::span<const Contribution> contributors);
 
-// kDataLoss: not what EncodeJoint writes, fewer than two workers, or a weight that is negative or
-// not finite.
+// kDataLoss: not what EncodeJoint writes, fewer than two workers, or a weight that is out of
+// range (consistency/push_numbers.h).
 absl::StatusOr<std::vector<Contribution>> DecodeJoint(std::span<const std::byte> meta);
 
 }  // namespace pushpull

@@ -36,7 +36,7 @@ absl::StatusOr<PushVerdict> JudgeJoint(const StepPolicy& policy,
                                        ReceivedContribution& received) {
   const auto of_chunk = [&](const auto&... text) { return absl::StrCat(chunk.Name(), text...); };
   if (!policy.CountsJointly(chunk))
-    return absl::FailedPreconditionError(of_chunk(": its pushes do not count jointly"));
+    return absl::PermissionDeniedError(of_chunk(": its pushes do not count jointly"));
   PUSHPULL_ASSIGN_OR_RETURN(std::vector<Contribution> contributors, DecodeJoint(push.meta));
   const FrameHeader& header = push.header;
   const bool has_sender = absl::c_any_of(contributors, [&](const Contribution& contribution) {
@@ -53,6 +53,7 @@ absl::StatusOr<PushVerdict> JudgeJoint(const StepPolicy& policy,
                  header.weight,
                  " is none of its workers'"));
   }
+  const uint64_t group = policy.GroupOf(header.worker, header.incarnation);
   std::optional<PushVerdict> all;
   for (const Contribution& contribution : contributors) {
     FrameHeader alone = header;
@@ -62,6 +63,15 @@ absl::StatusOr<PushVerdict> JudgeJoint(const StepPolicy& policy,
     const bool counts = verdict == PushVerdict::kContribute || verdict == PushVerdict::kDuplicate ||
                         verdict == PushVerdict::kAnswered;
     if (!counts && contribution.worker == header.worker) return verdict;
+    const bool shares_group =
+        group != 0 && policy.GroupOf(contribution.worker, contribution.incarnation) == group;
+    if (counts && !shares_group) {
+      return absl::PermissionDeniedError(of_chunk(": ",
+                                                  ToString(header.worker),
+                                                  " has pushed for ",
+                                                  ToString(contribution.worker),
+                                                  ", with which it shares no group"));
+    }
     if (!counts || (all && *all != verdict)) {
       return absl::FailedPreconditionError(
           of_chunk(": step ",

@@ -19,8 +19,10 @@ inline bool IsJoint(const FrameHeader& push) {
 
 // What a complete push means for the chunk. A joint one means it for all of its workers, who become
 // the contributors of `received`, or for its sender alone, whose mistake it is. Any error says why
-// the workers of a joint push must push for themselves: some of them have pushed already, or are
-// not members, or the chunk's pushes never count jointly.
+// the workers of a joint push must push for themselves; kFailedPrecondition: some of them have
+// pushed already, or are not members, as happens while others join or leave. The rest no correct
+// peer sends: for workers that the view has in no group with the sender, malformed, or of a chunk
+// whose pushes never count jointly.
 absl::StatusOr<PushVerdict> JudgePush(const StepPolicy& policy,
                                       const Chunk& chunk,
                                       const ReceivedFrame& push,

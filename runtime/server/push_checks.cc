@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/server/push_checks.h"
 
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/consistency/push_numbers.h"
 #include "runtime/server/row_payload.h"
 #include "runtime/server/sample_chunk.h"
 #include "runtime/server/wire_values.h"
@@ -49,11 +49,8 @@ absl::Status WhyRefused(const Chunk& chunk,
     return absl::FailedPreconditionError(of_chunk(" has had a value that is not finite"));
   if (!chunk.state().is_initialized())
     return absl::FailedPreconditionError(of_chunk(" has no value yet"));
-  if (!(push.weight >= 0) || !std::isfinite(push.weight) || !std::isfinite(push.learning_rate)) {
-    const std::string given =
-        absl::StrCat(": weight ", push.weight, " and learning rate ", push.learning_rate);
-    return absl::InvalidArgumentError(of_chunk(given, " must be finite, 0 or more"));
-  }
+  const absl::Status numbers = CheckPushNumbers(push.weight, push.learning_rate);
+  if (!numbers.ok()) return absl::InvalidArgumentError(of_chunk(": ", numbers.message()));
   switch (verdict) {
     case PushVerdict::kNotYet:
       return absl::UnavailableError(

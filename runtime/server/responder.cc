@@ -177,8 +177,14 @@ void Responder::SendMoved(const Connection& connection,
 void Responder::RefuseJoint(const Connection& connection,
                             const FrameHeader& push,
                             const absl::Status& why) const {
-  lane_.log.Debug("joint push refused",
-                  {{"worker", ToString(push.worker)}, {"why", why.message()}});
+  const LogField worker("worker", ToString(push.worker));
+  const LogField reason("why", why.message());
+  if (absl::IsFailedPrecondition(why)) {
+    lane_.log.Debug("joint push refused", {worker, reason});
+  } else {
+    lane_.metrics.AddError(ServerError::kRefusedPush);
+    lane_.log.Warning("joint push refused", {worker, reason});
+  }
   OutgoingFrame answer = AnswerTo(push, FrameType::kRefused);
   answer.meta = EncodeRefusal(absl::CancelledError(why.message()));
   connection.channel().Send(std::move(answer));

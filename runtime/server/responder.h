@@ -36,7 +36,8 @@ class Responder {
   void Refuse(const Connection& connection,
               const FrameHeader& request,
               const absl::Status& why) const;
-  // Nothing of a joint push counts: its workers push for themselves.
+  // Nothing of a joint push counts: its workers push for themselves. An error unless `why` is
+  // kFailedPrecondition.
   void RefuseJoint(const Connection& connection,
                    const FrameHeader& push,
                    const absl::Status& why) const;

@@ -273,7 +273,8 @@ bool StepEngine::PassesChecks(Chunk& chunk,
   if (finite.ok()) return true;
   if (IsJoint(received.waiter.request)) {
     // Pushed one by one, they show whose it is.
-    responder_.RefuseJoint(*received.waiter.connection, received.waiter.request, finite);
+    const absl::Status again = absl::FailedPreconditionError(finite.message());
+    responder_.RefuseJoint(*received.waiter.connection, received.waiter.request, again);
     return false;
   }
   lane_.metrics.AddNonFinite();

@@ -23,6 +23,10 @@ bool StepPolicy::HasHeld(const Chunk& chunk, const FrameHeader& push) const {
   return chunk.step().HasHeld(push.worker);
 }
 
+uint64_t StepPolicy::GroupOf(WorkerId worker, Incarnation incarnation) const {
+  return membership().GroupOf(worker, incarnation);
+}
+
 const MembershipView& StepPolicy::membership() const {
   return rules_.membership();
 }

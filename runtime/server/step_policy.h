@@ -59,6 +59,8 @@ class StepPolicy {
   virtual bool HoldsApart(const Chunk&) const { return false; }
   // One push may count for several workers.
   virtual bool CountsJointly(const Chunk&) const { return false; }
+  // It then counts for workers of one group (ViewMember::group) only; 0: it is in none.
+  uint64_t GroupOf(WorkerId worker, Incarnation incarnation) const;
   // A complete step waits for its clipping scale.
   virtual bool IsClipped(const Chunk&) const { return false; }
   // Each push is a step; versions count pushes, and clocks count each worker's steps.

@@ -40,8 +40,12 @@ class Departure {
   void SetReplaced() { exit_code_.store(ExitCodeOf(SIGTERM), kOrder); }
   // The worker leaves; whether it is early is IsEarly's result.
   void OnLeave(bool is_early) {
-    if (is_early && is_end_requested() && !is_released_.load(kOrder)) SetReplaced();
+    const bool is_replaced = is_early && is_end_requested() && !is_released_.load(kOrder);
+    if (is_replaced) SetReplaced();
+    was_released_.store(is_early && !is_replaced, kOrder);
   }
+  // It has left because it was released, its part unfinished, though it may have been kept since.
+  bool was_released() const { return was_released_.load(kOrder); }
   int exit_code() const { return exit_code_.load(kOrder); }
 
  private:
@@ -50,6 +54,7 @@ class Departure {
   std::atomic<bool> is_released_ = false;
   std::atomic<bool> is_end_requested_ = false;
   std::atomic<bool> is_known_ = false;
+  std::atomic<bool> was_released_ = false;
   std::atomic<int> exit_code_ = 0;
 };
 

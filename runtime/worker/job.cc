@@ -19,6 +19,7 @@
 #include "runtime/base/host_port.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/collective/rank_mesh.h"
 #include "runtime/membership/session_client.h"
 #include "runtime/metrics/http_exposer.h"
@@ -117,7 +118,7 @@ class RunningJob final : public Job {
   Collectives& collectives() override { return *collectives_; }
   bool is_released() const override { return node_->is_released(); }
   void TellToEnd() override { node_->TellToEnd(); }
-  int exit_code() const override { return node_->exit_code(); }
+  int exit_code() const override { return node_->departure().exit_code(); }
 
   Step start_step() const override { return node_->start_step(); }
   Step next_step() const override { return node_->next_step(); }
@@ -130,7 +131,12 @@ class RunningJob final : public Job {
     return node_->ReportResult(name, value);
   }
   Tracing& tracing() override { return *tracing_; }
-  absl::Status Leave(Deadline deadline) override { return node_->Leave()->Wait(deadline); }
+  absl::Status Leave(Deadline deadline) override {
+    const std::shared_ptr<PendingOperation> leave = node_->Leave();
+    // Before the coordinator knows, which may die with what it knows.
+    if (node_->departure().was_released()) WriteReleasedMessage(options_.termination_log);
+    return leave->Wait(deadline);
+  }
 
  private:
   friend class Job;

@@ -5,7 +5,9 @@
 
 #include "pushpull/job.h"
 
+#include "runtime/base/host_port.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/termination_message.h"
 #include "runtime/tls/tls_folder.h"
 #include "runtime/transport/channel_choice.h"
 
@@ -24,6 +26,15 @@ absl::StatusOr<uint32_t> ParseNumber(const std::string& name,
   return value;
 }
 
+// Empty: the variable is not set.
+absl::StatusOr<std::string> AddressAt(const std::map<std::string, std::string>& environment,
+                                      const std::string& name) {
+  const auto it = environment.find(name);
+  if (it == environment.end() || it->second.empty()) return "";
+  PUSHPULL_RETURN_IF_ERROR(ParseHostPort(it->second, name).status());
+  return it->second;
+}
+
 }  // namespace
 
 absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
@@ -39,6 +50,7 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   JobOptions options;
   PUSHPULL_ASSIGN_OR_RETURN(options.job, get("PUSHPULL_JOB"));
   PUSHPULL_ASSIGN_OR_RETURN(options.coordinator, get("PUSHPULL_COORDINATOR"));
+  PUSHPULL_RETURN_IF_ERROR(ParseHostPort(options.coordinator, "PUSHPULL_COORDINATOR").status());
   PUSHPULL_ASSIGN_OR_RETURN(const std::string index, get("PUSHPULL_INDEX"));
   PUSHPULL_ASSIGN_OR_RETURN(const uint32_t worker, ParseNumber("PUSHPULL_INDEX", index, 4095));
   options.worker = WorkerId{worker};
@@ -59,14 +71,14 @@ absl::StatusOr<JobOptions> JobOptions::FromEnvironment(
   PUSHPULL_ASSIGN_OR_RETURN(const SocketBuffers buffers, SocketBuffersFrom(environment));
   options.socket_buffer_bytes = buffers.bytes;
   options.unsent_bytes = buffers.unsent_bytes_max;
-  if (const auto ring = environment.find("PUSHPULL_RING"); ring != environment.end())
-    options.ring = ring->second;
+  PUSHPULL_ASSIGN_OR_RETURN(options.ring, AddressAt(environment, "PUSHPULL_RING"));
   if (const auto rack = environment.find("PUSHPULL_RACK"); rack != environment.end())
     options.rack = rack->second;
-  if (const auto group = environment.find("PUSHPULL_GROUP"); group != environment.end())
-    options.group = group->second;
+  PUSHPULL_ASSIGN_OR_RETURN(options.group, AddressAt(environment, "PUSHPULL_GROUP"));
   if (const auto node = environment.find("PUSHPULL_NODE"); node != environment.end())
     options.node = node->second;
+  if (const auto log = environment.find(kTerminationLogVariable); log != environment.end())
+    options.termination_log = log->second;
   const auto role = environment.find("PUSHPULL_ROLE");
   options.takes_sigterm = role != environment.end() && role->second == "worker";
   return options;

@@ -2,11 +2,11 @@
 #include "runtime/worker/joint_pushes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
+#include "runtime/consistency/push_numbers.h"
 #include "runtime/replication/replica_frame.h"
 #include "runtime/tensor/reduce.h"
 #include "runtime/transport/frame.h"
@@ -29,8 +29,7 @@ std::span<const float> FloatsOf(std::span<const std::byte> bytes) {
 
 // The primary refuses other numbers, and says whose they are.
 bool IsUsable(const Contribution& who, std::span<const float> values) {
-  return who.weight >= 0 && std::isfinite(who.weight) && std::isfinite(who.learning_rate) &&
-         AllFinite(values);
+  return CheckPushNumbers(who.weight, who.learning_rate).ok() && AllFinite(values);
 }
 
 bool Counts(const JointPush& push, const FrameHeader& for_whom) {

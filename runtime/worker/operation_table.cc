@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/consistency/push_numbers.h"
 #include "runtime/consistency/sample_queue.h"
 #include "runtime/tensor/dtype.h"
 #include "runtime/worker/use_order.h"
@@ -24,6 +25,12 @@ absl::Status CheckMayBeInPlace(const std::string& name, const ValueShape& shape)
 
 std::span<const std::byte> SourceOf(const ConstTensorValues& gradient, const PushOptions& options) {
   return options.has_gradient ? gradient.bytes() : std::span<const std::byte>();
+}
+
+absl::Status CheckNumbers(const std::string& name, const PushOptions& options) {
+  const absl::Status numbers = CheckPushNumbers(options.samples, options.learning_rate);
+  if (numbers.ok()) return numbers;
+  return absl::InvalidArgumentError(absl::StrCat("tensor \"", name, "\": ", numbers.message()));
 }
 
 absl::Status CheckRowOptions(absl::string_view name, const OperationTable::RowCall& call) {
@@ -79,6 +86,7 @@ absl::StatusOr<OperationTable::Accepted> OperationTable::BeginPush(const KnownTe
                                                                    TensorRequest request,
                                                                    const PushOptions& options,
                                                                    SteadyTime now) {
+  PUSHPULL_RETURN_IF_ERROR(CheckNumbers(*tensor.name, options));
   if (!numbers_.MayPush(tensor.index)) {
     return absl::CancelledError(
         "this process was told to end (SIGTERM) and takes no further step: end it with "

@@ -74,7 +74,7 @@ class WorkerNode {
   ProgramState& state() { return state_; }
   bool is_released();
   void TellToEnd();
-  int exit_code() const { return departure_.exit_code(); }
+  const Departure& departure() const { return departure_; }
   WorkerId worker() const { return worker_; }
   std::shared_ptr<PendingOperation> Leave() ABSL_LOCKS_EXCLUDED(leave_mu_);
 

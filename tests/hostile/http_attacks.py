@@ -102,7 +102,7 @@ def unread_page(target: Target, chance: random.Random) -> str:
                 connection = stack.enter_context(wire.connected(address))
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
                 with contextlib.suppress(OSError):
-                    connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: a\r\n\r\n")
+                    connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
             probe(address)
     return CLOSED
 

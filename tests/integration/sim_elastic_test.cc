@@ -11,6 +11,8 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,7 +45,7 @@ class CountingWorker {
     if (is_waiting) return true;
     for (const auto& one : pending_) {
       const absl::Status status = one->Wait(Deadline::After(Duration::zero()));
-      if (!status.ok() && node_.exit_code() != 0) return false;  // it had no part yet
+      if (!status.ok() && node_.departure().exit_code() != 0) return false;  // it had no part yet
       EXPECT_TRUE(status.ok()) << status;
       if (!status.ok()) return false;
     }
@@ -52,13 +54,11 @@ class CountingWorker {
 
   const std::vector<float>& counts() const { return counts_; }
   uint64_t batch() const { return batch_; }  // of the last step
-  void TellToEnd() {
-    is_told_ = true;
-    node_.TellToEnd();
-  }
+  void TellToEnd() { node_.TellToEnd(); }
   // Others go on with what it has not done.
   bool has_left_early() const {
-    return node_.exit_code() != 0 || (!is_told_ && node_.is_released());
+    const Departure& departure = node_.departure();
+    return departure.exit_code() != 0 || departure.was_released();
   }
 
  private:
@@ -116,7 +116,6 @@ class CountingWorker {
   WorkerNode& node_;
   const SampleSource source_;
   Phase phase_ = Phase::kJoining;
-  bool is_told_ = false;
   uint64_t batch_ = 0;
   std::vector<std::shared_ptr<PendingOperation>> pending_;
   std::vector<float> counts_ = std::vector<float>(source_.num_samples);
@@ -132,6 +131,7 @@ struct Scenario {
   uint32_t backup_workers = 0;
   bool gated = false;
   bool changes_batch = false;
+  bool is_calm = false;  // nothing happens but what the test does
   SampleSource source = {.num_samples = 600, .epochs = 2, .batch = 5};
   FileSystem* files = nullptr;  // where checkpoints are; null: none
   uint64_t global_batch = 0;    // of the manifest
@@ -156,6 +156,35 @@ class ElasticJob {
     RunUntil([this] { return job_.Status().checkpoint.finished == 1; });
     ASSERT_EQ(job_.Status().checkpoint.saved, 1U) << job_.Status().checkpoint.failure;
     ASSERT_EQ(job_.Status().phase, JobPhase::kRunning) << job_.Status().failure;
+  }
+
+  // The coordinator dies, and the next one goes on.
+  void ReplaceCoordinator() {
+    job_.KillCoordinator();
+    job_.scheduler().RunFor(std::chrono::milliseconds(10));
+    job_.StartCoordinator();
+    RunUntil([this] { return job_.Status().phase != JobPhase::kRecovering; });
+  }
+  void AskForWorkers(uint32_t workers) {
+    RunUntil([this] { return job_.Status().phase != JobPhase::kStarting; });
+    if (job_.Status().phase == JobPhase::kRunning) {
+      EXPECT_TRUE(job_.ResizeWorkers(workers).ok());
+    }
+  }
+  // Until each that is wanted is a member, or somebody is done.
+  void AwaitWorkers() {
+    const auto are_there = [this] {
+      const JobStatus status = job_.Status();
+      const auto there =
+          std::count_if(status.workers.begin(), status.workers.end(), [&](const auto& worker) {
+            return worker.worker.value() < status.desired_workers && worker.is_member;
+          });
+      const bool is_complete =
+          there == status.desired_workers && programs_.size() == status.desired_workers;
+      return !done_.empty() || (status.phase == JobPhase::kRunning && is_complete);
+    };
+    RunUntil(are_there);
+    ASSERT_TRUE(are_there()) << programs_.size() << " programs";
   }
 
   std::optional<Step> restored_step() { return job_.Status().checkpoint.restored_step; }
@@ -195,7 +224,7 @@ class ElasticJob {
       StartMissing();
       job_.scheduler().RunFor(std::chrono::milliseconds(1));
       RunPrograms();
-      if (Below(40) == 0) Disturb();
+      if (!scenario_.is_calm && Below(40) == 0) Disturb();
     }
   }
 
@@ -204,12 +233,7 @@ class ElasticJob {
   void StartMissing() {
     const JobStatus status = job_.Status();
     for (uint32_t i = 0; i < status.desired_workers; ++i) {
-      const auto known = std::find_if(
-          status.workers.begin(), status.workers.end(), [&](const WorkerStatus& worker) {
-            return worker.worker == WorkerId{i};
-          });
-      const bool is_done = known != status.workers.end() && known->has_left;
-      if (programs_.contains(i) || is_done) continue;
+      if (programs_.contains(i) || done_.contains(i)) continue;
       WorkerNode& node = job_.StartWorker(i);
       programs_.emplace(i, std::make_unique<CountingWorker>(node, scenario_.source));
     }
@@ -222,6 +246,7 @@ class ElasticJob {
         continue;
       }
       if (!it->second->has_left_early()) {
+        done_.insert(it->first);
         counts_ = it->second->counts();
         batch_ = it->second->batch();
       }
@@ -277,6 +302,7 @@ class ElasticJob {
   std::mt19937_64 random_;
   SimJob job_;
   std::map<uint32_t, std::unique_ptr<CountingWorker>> programs_;
+  std::set<uint32_t> done_;  // as their own ends say, whichever coordinator is there
   std::vector<float> counts_;
   uint64_t batch_ = 0;
   uint32_t kills_ = 0;
@@ -320,6 +346,37 @@ TEST(SimElasticTest, EverySampleCountsOnceThoughMembersAreToldToEnd) {
     told += job.told();
   }
   EXPECT_GT(told * 10, seeds.count * 32);
+}
+
+// Deaths of coordinators ("x") and sizes, each awaited or not ("!"), up to four of them: a worker
+// that one coordinator has released comes back under the next.
+TEST(SimElasticTest, WorkersFollowEverySequenceOfSizesAndCoordinators) {
+  const std::vector<std::string> events = {"x", "1", "2", "3", "1!", "3!"};
+  std::vector<std::vector<std::string>> sequences = {{}};
+  for (size_t next = 0; next < sequences.size(); ++next) {
+    const std::vector<std::string> sequence = sequences[next];
+    SCOPED_TRACE(testing::PrintToString(sequence));
+    Scenario scenario{.seed = next + 1, .is_calm = true};
+    ElasticJob job(scenario);
+    ASSERT_NO_FATAL_FAILURE(job.AwaitWorkers());
+    for (const std::string& event : sequence) {
+      if (event == "x") {
+        job.ReplaceCoordinator();
+        continue;
+      }
+      job.AskForWorkers(static_cast<uint32_t>(event[0] - '0'));
+      if (event.size() == 1) {
+        ASSERT_NO_FATAL_FAILURE(job.AwaitWorkers());
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(RunCountingOnce(job, scenario.source));
+    if (sequence.size() == 4) continue;
+    for (const std::string& event : events) {
+      sequences.push_back(sequence);
+      sequences.back().push_back(event);
+    }
+  }
+  EXPECT_EQ(sequences.size(), 1U + 6 + 36 + 216 + 1296);
 }
 
 // A death may leave one step uneven: what the dead worker had in it counts twice or not at all in

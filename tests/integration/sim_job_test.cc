@@ -223,7 +223,7 @@ TEST(SimJobTest, AWorkerThatIsToldToEndBeforeItJoinsDoesNotJoin) {
   const absl::Status joined = job.Wait(worker.Join());
 
   EXPECT_EQ(joined.code(), absl::StatusCode::kCancelled) << joined;
-  EXPECT_EQ(worker.exit_code(), 143);
+  EXPECT_EQ(worker.departure().exit_code(), 143);
 }
 
 TEST(SimJobTest, WorkersThatHaveLeftAreNotWaitedFor) {

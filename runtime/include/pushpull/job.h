@@ -76,11 +76,14 @@ struct JobOptions {
   // SIGTERM terminates it at once, with exit code 143. No effect if the program handles, ignores or
   // blocks the signal.
   bool takes_sigterm = false;
+  // The file in which this process tells its supervisor that it leaves because it was released, and
+  // has to be started again if the job grows. Empty: nobody watches.
+  std::string termination_log = {};
 
   // Reads PUSHPULL_JOB, _INDEX, _COORDINATOR, _METRICS_PORT, _LOG_LEVEL, _TLS_DIR, _CHANNEL,
-  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES, _RING, _RACK, _GROUP and _NODE; takes_sigterm is
-  // set if PUSHPULL_ROLE is "worker". kInvalidArgument names the variable that is missing or
-  // invalid.
+  // _SHM_DIR, _SOCKET_BUFFER_BYTES, _UNSENT_BYTES, _RING, _RACK, _GROUP, _NODE and
+  // _TERMINATION_LOG; takes_sigterm is set if PUSHPULL_ROLE is "worker". kInvalidArgument names the
+  // variable that is missing or invalid.
   static absl::StatusOr<JobOptions> FromEnvironment(
       const std::map<std::string, std::string>& environment);
 };
@@ -125,8 +128,10 @@ struct TensorRegistration {
 };
 
 struct PushOptions {
-  double samples = 1;        // weight of this gradient in the mean
-  double learning_rate = 0;  // of this step; 0: as registered. The lowest-indexed worker's counts
+  // Weight of this gradient in the mean: 0, or from 1e-18 to 1e18.
+  double samples = 1;
+  // Of this step; 0: as registered. The lowest-indexed worker's counts.
+  double learning_rate = 0;
   // Parts of the new value that are in memory shared with a server on this host are not copied to
   // `out`: PushHandle::Pieces returns where each part is. For tensors with the optimizer Sum, in
   // mode Sync without backup workers; otherwise everything is in `out`. Parts outside `out` do not
@@ -268,8 +273,9 @@ class Job {
   //             Must not overlap `gradient`.
   //
   //   kNotFound         no such tensor.
-  //   kInvalidArgument  sizes or types differ, or `in_place` with a type other than float32, or no
-  //                     gradient with a reduction other than mean and sum.
+  //   kInvalidArgument  sizes or types differ, or a number in `options` is out of range, or
+  //                     `in_place` with a type other than float32, or no gradient with a reduction
+  //                     other than mean and sum.
   //   kCancelled        this process was told to end and its last step is done; the library leaves
   //                     the job. End the process with exit_code().
   //   kFailedPrecondition  Sync and AllReduce: another tensor is not pushed in the step under way

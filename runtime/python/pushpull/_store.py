@@ -2,6 +2,7 @@
 """The tensors of a job."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Optional, Protocol, Union
 
@@ -147,14 +148,15 @@ class Store:
         gradient  of the registered dtype and shape. Leave it unchanged until the handle is done
         out       likewise, written until the handle is done; must not share memory with `gradient`. Default: the array that
                   was registered
-        samples   weight of this gradient in the mean; default: the step's number of samples in `Job.samples`, otherwise 1
+        samples   weight of this gradient in the mean, 0 or from 1e-18 to 1e18; default: the step's number of samples in
+                  `Job.samples`, otherwise 1
         lr        learning rate of this step; default: that of `set_learning_rate`, otherwise as registered
         in_place  parts of the new value in memory shared with a server are not copied to `out`: `Handle.pieces`. Optimizer
                   Sum, mode Sync and float32 only
 
         Push each tensor once in every step, with zeros where there is no gradient, or never; and all of them before you wait
-        for one. Raises TypeError and ValueError as in `register`; PushPullError NOT_FOUND (no such tensor), CANCELLED (this
-        process has to end: end it with `Job.exit_code`), FAILED_PRECONDITION (in Sync and AllReduce: another tensor is not pushed
+        for one. Raises TypeError and ValueError as in `register`; PushPullError NOT_FOUND (no such tensor), INVALID_ARGUMENT
+        (`samples` or `lr` is out of range), CANCELLED (this process has to end: end it with `Job.exit_code`), FAILED_PRECONDITION (in Sync and AllReduce: another tensor is not pushed
         in the step under way yet, or this one was left out of an earlier step; the text names it).
         """
         target = self._values.get(name) if out is None else out
@@ -206,10 +208,10 @@ class Store:
     def set_learning_rate(self, lr: float) -> None:
         """Sets the learning rate of this worker's next pushes; for a step, that of the lowest worker counts.
 
-        Raises ValueError unless it is above 0.
+        Raises ValueError unless it is above 0 and finite.
         """
-        if not lr > 0:
-            raise ValueError(f"lr: expected a number above 0, got {lr}")
+        if not 0 < lr < math.inf:
+            raise ValueError(f"lr: expected a finite number above 0, got {lr}")
         self._learning_rate = lr
 
     def wait(self, timeout: Optional[float] = None) -> None:

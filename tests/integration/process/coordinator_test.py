@@ -85,6 +85,55 @@ class RestartTest(job.JobTestCase):
         self.assertEqual(report["restarts"], 1, started.launcher.output)
 
 
+class DoneTest(job.JobTestCase):
+
+    def test_a_worker_done_before_counts_as_done(self) -> None:
+        folder = self.folder / "checkpoints"
+        spec = self.spec("--steps", 200, "--step-milliseconds", 10, "--optimizer", "adam", "--slow-worker", 1, "--slow-factor", 10,
+                         sync={"mode": "Async"}, restart=QUICK_RESTARTS, checkpoint={"uri": f"file://{folder}", "everySeconds": 3600})
+        started = self.run_job(spec)
+
+        def state_of_first() -> str:
+            return next((worker["state"] for worker in started.status().get("workers", []) if worker["index"] == 0), "")
+        job.wait_until(lambda: state_of_first() == "done", job.START_SECONDS, "worker-0 is done")
+        started.signal_member("coordinator", 0, signal.SIGKILL)
+        started.wait_for_status("Running", term=2)
+        job.wait_until(lambda: state_of_first() == "done", job.START_SECONDS, "the next coordinator knows it")
+
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        self.assertEqual(len(list(folder.glob("*/*/step-*"))), 1, started.launcher.output)
+
+
+class ResizeTest(job.JobTestCase):
+    """What one coordinator has made of the size, the next one's job goes on with."""
+
+    def assert_follows(self, events: str) -> None:
+        """A number: so many workers are asked for, and come; with "!" nobody waits for them. "x": the coordinator dies."""
+        spec = self.spec("--steps", 10 * STEPS, "--step-milliseconds", 20, "--values", 1000, "--optimizer", "adam", workers=3,
+                         restart={**QUICK_RESTARTS, "backoffLimit": 6})
+        started = self.run_job(spec, name="r-" + events.replace(" ", "").replace("!", "q"))
+        started.wait_for_step(5)
+        term = 1
+        for event in events.split():
+            if event == "x":
+                term += 1
+                started.signal_member("coordinator", 0, signal.SIGKILL)
+                started.wait_for_status("Running", term=term)
+            else:
+                flags = () if event.endswith("!") else ("--wait",)
+                scaled = started.scale(None, *flags, workers=event.rstrip("!"))
+                self.assertEqual(scaled.returncode, 0, scaled.stderr + started.launcher.output)
+        self.assertEqual(started.finish(), 0, started.launcher.output)
+        report = started.report()
+        self.assertEqual(report["steps"], 10 * STEPS)
+        self.assertEqual(report["restarts"], term - 1, started.launcher.output)
+
+    def test_workers_come_back_under_the_next_coordinator(self) -> None:
+        for events in ("2 x 3", "1 x 2 3", "x 2 x 3", "2 3 x 1", "2! x 3", "1! x 2! x"):
+            with self.subTest(events):
+                self.assert_follows(events)
+
+
 class TwoCoordinatorsTest(job.JobTestCase):
 
     def setUp(self) -> None:

@@ -52,6 +52,28 @@ class FlagsTest(job.JobTestCase):
                 self.assertEqual(refused.returncode, 2, refused.stderr)
                 self.assertIn(f"pushpull {command}: unknown flag --frobnicate (see --help)", refused.stderr)
 
+    def test_a_wrong_address_names_its_flag(self) -> None:
+        server = ("server", "--job", "x", "--index", "0", "--coordinator", "127.0.0.1:1")
+        coordinator = ("coordinator", "--manifest", "job.yaml")
+        commands = [*((*server, flag) for flag in ("--metrics", "--listen", "--coordinator")),
+                    *((*coordinator, flag) for flag in ("--metrics", "--listen")),
+                    *((command, "--coordinator") for command in ("status", "scale", "set", "trace"))]
+        for words in commands:
+            with self.subTest(" ".join(words)):
+                refused = run(job.PUSHPULL, *words, "0")
+
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                self.assertIn(f'{words[-1]}: must be host:port with a port from 0 to 65535, is "0"', refused.stderr)
+
+    def test_a_wrong_address_names_its_variable(self) -> None:
+        for name in ("PUSHPULL_COORDINATOR", "PUSHPULL_RING", "PUSHPULL_GROUP"):
+            with self.subTest(name):
+                refused = subprocess.run([job.PROBE], env={**os.environ, **MEMBER, name: "here"}, capture_output=True, text=True,
+                                         timeout=job.PATIENCE * job.COMMAND_SECONDS, check=False)
+
+                self.assertNotEqual(refused.returncode, 0)
+                self.assertIn(f'{name}: must be host:port with a port from 0 to 65535, is "here"', refused.stderr)
+
     @unittest.skipUnless(os.path.exists(TRAINER), "built without the trainer")
     def test_flags_without_effect_are_refused(self) -> None:
         for words, needed in ((("--bypass-codec",), "--codec"), (("--inject-nan-worker", "1"), "--inject-nan-at-step"),

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -74,6 +75,19 @@ class StatusPageTest(job.JobTestCase):
         self.assertEqual(job.wait_until(lambda: (started.endpoint("coordinator") or {}).get("page"), job.START_SECONDS, "its page"), page)
         self.wait_for_event(page, "a new coordinator, term 2")
         self.wait_for_event(page, "the new coordinator knows the job again")
+
+    def test_requests_for_other_hosts_are_refused(self) -> None:
+        spec = self.spec("--steps", 2000, "--step-milliseconds", 20, "--values", 1000)
+        started = self.run_job(spec, environment={"PUSHPULL_PAGE_HOSTS": "train.example.com"})
+        started.wait_for_step(3)
+        page = (started.endpoint("coordinator") or {})["page"]
+
+        for path in ("", "status.json", "history.json"):
+            for host in ("localhost:9464", socket.gethostname(), "train.example.com", f"{self.job_name}-coordinator.default.svc:9464"):
+                self.assertEqual(get(page + path, Host=host)[0], 200, host)
+            code, _, body = get(page + path, Host="evil.example:9464")
+            self.assertEqual(code, 403)
+            self.assertIn(b"the request is for host evil.example:9464, which is not known to be this process", body)
 
     def test_only_the_coordinator_has_a_page(self) -> None:
         started, _ = self.start_job()

@@ -585,6 +585,33 @@ TEST(RestartsTest, AResumedJobHasAllItsTries) {
   EXPECT_EQ(world.Say("Failed"), "");
 }
 
+// The coordinator that released it is gone, and the next one does not know it.
+TEST(RestartsTest, AWorkerThatSaysThatItWasReleasedIsStartedAgain) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-1", 0);
+  world.pod("worker-1").pod.containers.front().end->message = "pushpull-released\n";
+  world.seen.coordinator->workers.erase(1);
+  world.Take();
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("delete worker-1"));
+  EXPECT_EQ(world.status().restarts.counted, 0);
+}
+
+TEST(RestartsTest, AFailureAfterAReleaseIsAFailure) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-1", 1);
+  world.pod("worker-1").pod.containers.front().end->message = "pushpull-released\n";
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().restarts.counted, 1);
+  EXPECT_EQ(world.Say("Failed"), "");
+}
+
 // A worker joins a job that trains, and says that it cannot.
 void CannotJoin(World& world) {
   world.RunPods();
@@ -610,6 +637,20 @@ TEST(RestartsTest, AWorkerThatSaysTwiceThatItCannotJoinIsLeftOut) {
   EXPECT_EQ(world.Say("Degraded"), "True WorkerLeftOut");
   EXPECT_EQ(world.Find("Degraded")->message,
             "mnist-worker-1 cannot join; the job goes on without it: begins at step 0");
+  EXPECT_TRUE(world.Has("worker-1"));
+}
+
+TEST(RestartsTest, TheNextCoordinatorHearsWhichWorkersAreDone) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  world.Exit("worker-1", 0);
+  ASSERT_TRUE(world.Settle());
+  EXPECT_THAT(world.Take(), testing::Not(testing::Contains("ask done worker-1")));
+  world.seen.coordinator->workers.erase(1);  // as it knows none but those that came to it
+
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_THAT(world.Take(), ElementsAre("ask done worker-1"));
   EXPECT_TRUE(world.Has("worker-1"));
 }
 

@@ -129,8 +129,10 @@ void World::Do(const Action& action) {
           &done.back(), " ", MemberName(PodName(kJob, known.member)), " in ", known.rack);
     }
     for (const LeftOutWorker& worker : ask->left_out) {
-      absl::StrAppend(&done.back(), " without worker-", worker.index);
-      seen.coordinator->workers[worker.index].is_left_out = true;
+      const bool is_done = worker.why.empty();
+      absl::StrAppend(&done.back(), is_done ? " done worker-" : " without worker-", worker.index);
+      WorkerReport& known = seen.coordinator->workers[worker.index];
+      (is_done ? known.has_left : known.is_left_out) = true;
     }
     if (ask->racks.empty() && ask->left_out.empty()) asked_ = *ask;
   } else if (const auto* sync = std::get_if<RequestSync>(&action)) {

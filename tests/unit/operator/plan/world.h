@@ -25,9 +25,10 @@ class World {
   std::string Say(const std::string& type) const;
 
   // Plans, and carries the plan out. `done` lists the actions: "create server-0", "delete
-  // worker-1", "delete worker-1 at once", "ask servers=4 workers=2", "sync Bounded 3 0" (staleness,
-  // backup workers), "save", "delete job". With `crash_after`, the operator dies: 0, before the
-  // status is written; n, after the status and n - 1 actions.
+  // worker-1", "delete worker-1 at once", "ask servers=4 workers=2", "ask without worker-1", "ask
+  // done worker-1", "sync Bounded 3 0" (staleness, backup workers), "save", "delete job". With
+  // `crash_after`, the operator dies: 0, before the status is written; n, after the status and n -
+  // 1 actions.
   JobPlan Step(std::optional<int> crash_after = std::nullopt);
   // The next Step sees these pods, as a cache that lags behind would.
   void SeeLate(std::map<std::string, ObservedPod> earlier) { late_ = std::move(earlier); }

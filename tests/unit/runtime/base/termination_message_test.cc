@@ -18,7 +18,7 @@ TEST(TerminationMessageTest, WhatIsWrittenIsRead) {
   const std::optional<ToldEnd> told = ToldEndOf(*ReadTextFile(path));
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(told->reason, "unknown flag --epoch");
-  EXPECT_FALSE(told->restarts_job);
+  EXPECT_TRUE(told->is_final());
 }
 
 TEST(TerminationMessageTest, ALongReasonIsCutToWhatKubernetesKeeps) {
@@ -34,7 +34,19 @@ TEST(TerminationMessageTest, AProgramMayAskForARestartOfTheJob) {
 
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(told->reason, "the state is lost");
-  EXPECT_TRUE(told->restarts_job);
+  EXPECT_TRUE(told->restarts_job());
+}
+
+TEST(TerminationMessageTest, AWorkerSaysThatItWasReleased) {
+  const std::string path = testing::TempDir() + "/termination_message";
+
+  WriteReleasedMessage(path);
+
+  const std::optional<ToldEnd> told = ToldEndOf(*ReadTextFile(path));
+  ASSERT_TRUE(told.has_value());
+  EXPECT_TRUE(told->was_released());
+  EXPECT_FALSE(told->is_final());
+  EXPECT_FALSE(ToldEndOf("pushpull-released-by-hand").has_value());
 }
 
 TEST(TerminationMessageTest, OtherLastWordsSayNothing) {
@@ -46,6 +58,7 @@ TEST(TerminationMessageTest, OtherLastWordsSayNothing) {
 TEST(TerminationMessageTest, WhereNobodyWatchesNothingIsWritten) {
   WriteFinalMessage("", "why");
   WriteFinalMessage("/no/such/folder", "why");
+  WriteReleasedMessage("");
 }
 
 }  // namespace

@@ -35,6 +35,19 @@ TEST(MembershipViewTest, AMemberCountsFromItsFirstToItsLastStep) {
   EXPECT_FALSE(membership.IsMember(kAnn, kSecond, Step{4}));
 }
 
+TEST(MembershipViewTest, AGroupBelongsToAProcessOfEitherView) {
+  const ViewMember ann{.worker = kAnn, .incarnation = kFirst, .group = 5};
+  const ViewMember bob{.worker = kBob, .incarnation = kFirst, .from_step = Step{7}, .group = 5};
+  MembershipView membership;
+  membership.Activate(Of(1, {ann}));
+  ASSERT_TRUE(membership.Propose(Of(2, {ann, bob}), Step{7}));
+
+  EXPECT_EQ(membership.GroupOf(kAnn, kFirst), 5U);
+  EXPECT_EQ(membership.GroupOf(kBob, kFirst), 5U);
+  EXPECT_EQ(membership.GroupOf(kAnn, kSecond), 0U);
+  EXPECT_EQ(membership.GroupOf(WorkerId{2}, kFirst), 0U);
+}
+
 TEST(MembershipViewTest, AProposedJoinerIsWaitedForBeforeItsViewIsActive) {
   MembershipView membership;
   membership.Activate(Of(1, {{kAnn, kFirst, Step{0}, {}}}));

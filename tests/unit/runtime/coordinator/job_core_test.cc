@@ -332,6 +332,20 @@ TEST_F(JobCoreTest, TheOthersCompleteAJobThatGoesOnWithoutAWorker) {
   EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
 }
 
+// It has told a coordinator that is gone.
+TEST_F(JobCoreTest, AWorkerIsDoneIfItsSupervisorSaysSo) {
+  StartJob();
+  Close(kBobSession);
+
+  ASSERT_TRUE(core_.Resize(now_, {.left_out = {{WorkerId{1}, ""}}}).ok());
+  const JobStatus told = core_.Status(now_);
+  Receive(kAnnSession, Leave{Step{10}, {}});
+
+  EXPECT_TRUE(told.workers.at(1).has_left);
+  EXPECT_EQ(told.workers.at(1).left_out, "");
+  EXPECT_EQ(core_.Status(now_).phase, JobPhase::kSucceeded);
+}
+
 TEST_F(JobCoreTest, ACoordinatorOfAJobThatIsTakenDownStopsItsServers) {
   StartJob();
 

@@ -61,6 +61,29 @@ TEST_F(ViewAgreementTest, ARejectedProposalIsRaisedAndRepeated) {
   EXPECT_FALSE(again.activate.has_value());
 }
 
+TEST_F(ViewAgreementTest, MembersKeepTheirGroups) {
+  agreement_.SetGroups({{kAnn, 5}, {kBob, 6}});
+  StartWithAnnAndBob();
+
+  const ViewChange change = agreement_.SetGroups({{kBob, 5}});
+
+  ASSERT_TRUE(change.activate.has_value());
+  EXPECT_EQ(change.activate->Find(kAnn)->group, 5U);
+  EXPECT_EQ(change.activate->Find(kBob)->group, 5U);
+  EXPECT_FALSE(agreement_.SetGroups({{kAnn, 5}, {kBob, 5}}).activate.has_value());
+}
+
+TEST_F(ViewAgreementTest, GroupsOfJoinersAreProposed) {
+  StartWithAnnAndBob();
+  agreement_.Remove(kBob);
+  EXPECT_FALSE(agreement_.SetGroups({{kBob, 6}}).activate.has_value());
+
+  const ViewChange proposed = agreement_.Join({{kBob, kSecond}});
+
+  EXPECT_EQ(proposed.propose->Find(kBob)->group, 6U);
+  EXPECT_EQ(proposed.propose->Find(kAnn)->group, 0U);
+}
+
 TEST_F(ViewAgreementTest, ADeathTakesEffectWithoutAgreement) {
   StartWithAnnAndBob();
 

@@ -104,6 +104,23 @@ TEST_F(WorkerGroupsTest, WorkersOfOneHostSumTogether) {
                           Pair(4, WorkerIndices{})));
 }
 
+TEST_F(WorkerGroupsTest, ServersKnowTheSameGroupsFromEveryCoordinator) {
+  Join(0, {.node = "a", .rack = "r"});
+  Join(1, {.node = "b", .rack = "r"});
+  Join(2, {.node = "a", .rack = ""});
+  const std::map<WorkerId, uint64_t> by_host = GroupsByPlace(registry_, LocalReduce::kHost);
+  const std::map<WorkerId, uint64_t> by_rack = GroupsByPlace(registry_, LocalReduce::kRack);
+  Reconnect(0, {.node = "a", .rack = "r"}, 2);
+
+  EXPECT_THAT(by_host, SizeIs(3));
+  EXPECT_EQ(by_host.at(WorkerId{0}), by_host.at(WorkerId{2}));
+  EXPECT_NE(by_host.at(WorkerId{0}), by_host.at(WorkerId{1}));
+  EXPECT_THAT(by_rack, SizeIs(2));
+  EXPECT_EQ(by_rack.at(WorkerId{0}), by_rack.at(WorkerId{1}));
+  EXPECT_EQ(GroupsByPlace(registry_, LocalReduce::kHost), by_host);
+  EXPECT_THAT(GroupsByPlace(registry_, LocalReduce::kNone), SizeIs(0));
+}
+
 TEST_F(WorkerGroupsTest, WorkersWithoutAHostNameShareAMachine) {
   WorkerGroups groups(LocalReduce::kHost);
   Join(0, {});

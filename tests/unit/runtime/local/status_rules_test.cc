@@ -74,6 +74,18 @@ TEST(StatusRulesTest, AWorkerHasJoinedSinceItsProcessStarted) {
   EXPECT_FALSE(HasJoinedWithin(status, 0, std::chrono::seconds(8)));
 }
 
+TEST(StatusRulesTest, ACoordinatorHearsOfThoseThatItDoesNotKnow) {
+  JobStatus status;
+  status.workers.push_back({.worker = WorkerId{0}, .has_left = true});
+  status.workers.push_back({.worker = WorkerId{1}, .left_out = "cannot join"});
+
+  const auto unknown = UnknownTo(
+      status,
+      {{WorkerId{0}, ""}, {WorkerId{1}, "cannot join"}, {WorkerId{2}, ""}, {WorkerId{3}, "ended"}});
+
+  EXPECT_EQ(unknown, (std::vector<LeftOutWorker>{{WorkerId{2}, ""}, {WorkerId{3}, "ended"}}));
+}
+
 TEST(StatusRulesTest, AJobTrainsWithoutAMemberIfAnotherWorkerIsThere) {
   JobStatus status;
   status.phase = JobPhase::kRunning;

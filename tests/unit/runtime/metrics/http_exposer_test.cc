@@ -40,7 +40,8 @@ class HttpExposerTest : public ::testing::Test {
                return format == MetricsFormat::kOpenMetrics ? text_ + "# EOF\n" : text_;
              },
          .ready = [this] { return ready_; },
-         .resources = std::move(resources)});
+         .resources = std::move(resources),
+         .names = {"x"}});
     ASSERT_TRUE(started.ok()) << started.status();
     exposer_ = *std::move(started);
   }
@@ -209,6 +210,25 @@ TEST_F(HttpExposerTest, AResourceThatTheClientHasIsNotSentAgain) {
   EXPECT_THAT(same, StartsWith("HTTP/1.1 304"));
   EXPECT_THAT(same, EndsWith("\r\n\r\n"));
   EXPECT_THAT(other, StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpExposerTest, AResourceIsForRequestsToThisHostOnly) {
+  const auto ask = [&](const std::string& path, const std::string& headers) {
+    const FileDescriptor connection = Connect();
+    Send(connection, "GET " + path + " HTTP/1.1\r\n" + headers + "\r\n");
+    return ReadAll(connection);
+  };
+
+  for (const char* own : {"Host: localhost:9464\r\n", "host:127.0.0.1\r\n", "Host: X:80\r\n"})
+    EXPECT_THAT(ask("/page.css", own), StartsWith("HTTP/1.1 200")) << own;
+  for (const char* other : {"Host: evil.example:9464\r\n", "Host:\r\n", "Accept: */*\r\n"}) {
+    const std::string answer = ask("/page.css", other);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 403")) << other;
+    EXPECT_THAT(answer, HasSubstr("PUSHPULL_PAGE_HOSTS"));
+  }
+  EXPECT_THAT(ask("/page.css", "Host: evil.example\r\n"), HasSubstr("evil.example"));
+  // What probes and scrapers ask for, by whatever name.
+  EXPECT_THAT(ask("/livez", "Host: evil.example\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(HttpExposerTest, AResourceIsReadOnly) {

@@ -44,7 +44,7 @@ void ExpectSameWorkers(const std::vector<Contribution>& decoded,
 
 TEST(JointFrameTest, WorkersIncarnationsAndWeightsArrive) {
   const std::vector<Contribution> contributors = {
-      Pushed(0, 0), Pushed(7, 0.1), Pushed(kWorkersMax - 1, 1e300)};
+      Pushed(0, 0), Pushed(7, 0.1), Pushed(kWorkersMax - 1, 1e18)};
 
   const auto decoded = DecodeJoint(EncodeJoint(contributors));
 

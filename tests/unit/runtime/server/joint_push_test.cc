@@ -20,13 +20,19 @@ Contribution Counted(uint32_t worker, double weight = 1, Incarnation incarnation
   return {.worker = WorkerId{worker}, .incarnation = incarnation, .weight = weight};
 }
 
-// Three workers are members in Sync; no chunk has a step under way.
+ViewMember Grouped(uint32_t worker, uint64_t group) {
+  ViewMember member = Member(worker);
+  member.group = group;
+  return member;
+}
+
+// Three workers are members in Sync, all of one group; no chunk has a step under way.
 class JointPushTest : public testing::Test {
  protected:
   JointPushTest() { Use({}); }
 
   void Use(const Consistency& mode) {
-    rules_.Activate({++view_, {Member(0), Member(1), Member(2)}, mode});
+    rules_.Activate({++view_, {Grouped(0, 5), Grouped(1, 5), Grouped(2, 5)}, mode});
   }
   void Count(uint32_t worker) {
     ReceivedContribution contribution = ContributionOf(PushOf(worker, 0));
@@ -154,6 +160,23 @@ TEST_F(JointPushTest, AWorkerThatIsNoMemberIsNamed) {
   EXPECT_THAT(next_process.status().message(), HasSubstr("worker-0"));
 }
 
+TEST_F(JointPushTest, ItCountsForWorkersOfItsSendersGroupOnly) {
+  rules_.Activate({++view_, {Grouped(0, 5), Grouped(1, 5), Grouped(2, 6)}});
+
+  EXPECT_TRUE(Judge({Counted(0), Counted(1)}).ok());
+  const auto foreign = Judge({Counted(1), Counted(2)});
+  EXPECT_EQ(foreign.status().code(), absl::StatusCode::kPermissionDenied) << foreign.status();
+  EXPECT_THAT(foreign.status().message(), HasSubstr("worker-1 has pushed for worker-2"));
+}
+
+TEST_F(JointPushTest, WithoutGroupsNoneCounts) {
+  rules_.Activate({++view_, {Member(0), Member(1), Member(2)}});
+
+  EXPECT_EQ(Judge({Counted(0), Counted(1), Counted(2)}).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(rules_.policy().Judge(chunk(), PushOf(0, 0)), PushVerdict::kContribute);
+}
+
 TEST_F(JointPushTest, ItsSendersMistakeIsItsVerdict) {
   FrameHeader stranger = Push();
   stranger.incarnation = kSecond;
@@ -193,15 +216,14 @@ TEST_F(JointPushTest, OnlyPlainSyncCountsJointly) {
                                   Consistency{.gated = true},
                                   Consistency{.mode = SyncMode::kAsync}}) {
     Use(mode);
-    EXPECT_EQ(Judge({Counted(0), Counted(1)}).status().code(),
-              absl::StatusCode::kFailedPrecondition)
+    EXPECT_EQ(Judge({Counted(0), Counted(1)}).status().code(), absl::StatusCode::kPermissionDenied)
         << Describe(mode);
   }
   Use({});
   EXPECT_TRUE(Judge({Counted(0), Counted(1)}).ok());
   // It is the noise between the workers' own gradients.
   rules_.Configure({.noise_scale = true});
-  EXPECT_EQ(Judge({Counted(0), Counted(1)}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Judge({Counted(0), Counted(1)}).status().code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(JointPushTest, AClippedTensorsPushesDoNotCountJointly) {
@@ -213,7 +235,7 @@ TEST_F(JointPushTest, AClippedTensorsPushesDoNotCountJointly) {
                                  {.header = Push(), .meta = meta, .payload = {}, .received_at = {}},
                                  received_);
 
-  EXPECT_EQ(verdict.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(verdict.status().code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(JointPushTest, APushOfOneWorkerCountsForItAlone) {

@@ -30,6 +30,36 @@ TEST(DepartureTest, ProgramThatDoesNotKnowIsDone) {
   EXPECT_FALSE(departure.IsEarly(std::nullopt));
 }
 
+TEST(DepartureTest, AnEarlyLeaveIsThatOfAReleasedOrReplacedWorker) {
+  Departure done;
+  done.SetReleased(true);
+  done.OnLeave(false);
+  EXPECT_FALSE(done.was_released());
+
+  Departure released;
+  released.SetReleased(true);
+  released.OnLeave(true);
+  EXPECT_TRUE(released.was_released());
+  EXPECT_EQ(released.exit_code(), 0);
+
+  Departure replaced;
+  replaced.RequestEnd();
+  replaced.OnLeave(true);
+  EXPECT_FALSE(replaced.was_released());
+  EXPECT_EQ(replaced.exit_code(), 143);
+}
+
+// It has returned its samples by then, and others have them.
+TEST(DepartureTest, AWorkerThatIsKeptTooLateWasReleased) {
+  Departure departure;
+  departure.SetReleased(true);
+  departure.SetReleased(false);
+
+  departure.OnLeave(true);
+
+  EXPECT_TRUE(departure.was_released());
+}
+
 TEST(DepartureTest, EarlyEndOfTheProcessAsksForAnother) {
   Departure departure;
   EXPECT_TRUE(departure.RequestEnd());

@@ -2,7 +2,9 @@
 #include "runtime/worker/operation_table.h"
 
 #include <array>
+#include <cmath>
 #include <memory>
+#include <string>
 
 #include "absl/strings/match.h"
 #include <gmock/gmock.h>
@@ -59,6 +61,23 @@ TEST_F(OperationTableTest, UnknownTensorsAndWrongSizesAreRejected) {
   std::vector<std::byte> halves(2 * gradient_.size());
   EXPECT_TRUE(absl::IsInvalidArgument(
       operations_.MakePush("w", {DType::kFloat16, halves}, out_, {}, {}).status()));
+}
+
+TEST_F(OperationTableTest, NumbersOutOfRangeAreRejectedInEveryMode) {
+  for (const SyncMode mode : {SyncMode::kSync, SyncMode::kAllReduce, SyncMode::kAsync}) {
+    OperationTable operations{WorkerId{0}};
+    Begin(operations, Reduction::kMean);
+    operations.Continue(Step{0}, {.mode = mode});
+    const auto refused = [&](const PushOptions& options) {
+      return std::string(operations.MakePush("w", gradient_, out_, options, {}).status().message());
+    };
+
+    EXPECT_THAT(refused({.samples = -1}), testing::HasSubstr("tensor \"w\": samples must be 0"));
+    EXPECT_THAT(refused({.learning_rate = std::nan("")}), testing::HasSubstr("learning rate must"));
+    // They took no step.
+    EXPECT_TRUE(operations.MakePush("w", gradient_, out_, {}, {}).ok());
+    EXPECT_EQ(operations.TakeDue()[0].step, Step{0});
+  }
 }
 
 TEST_F(OperationTableTest, PushWithoutAGradientNeedsNone) {
