@@ -306,8 +306,8 @@ void SetIdentity(const ObjectMeta& owner,
   ObjectAt("annotations", metadata)[kManifestAnnotation] = job.manifest;
 }
 
-// A server stops waiting before the kubelet kills it; the template may have changed the grace
-// period.
+// A server or coordinator stops waiting before the kubelet kills it; the template may have changed
+// the grace period.
 void SetLeaveSeconds(Json& pod) {
   Json& spec = ObjectAt("spec", pod);
   const Json& grace = spec[kGraceField];
@@ -315,8 +315,9 @@ void SetLeaveSeconds(Json& pod) {
   const int64_t seconds = std::max<int64_t>(grace.get<int64_t>(), 0);
   const int64_t leave = std::max(seconds - kGraceMargin, seconds / 2);
   for (Json& container : spec["containers"]) {
-    const bool is_ours = container.is_object() && container.contains("name") &&
-                         container["name"] == std::string(ComponentOf(JobRole::kServer));
+    if (!container.is_object() || !container.contains("name")) continue;
+    const bool is_ours = container["name"] == std::string(ComponentOf(JobRole::kServer)) ||
+                         container["name"] == std::string(ComponentOf(JobRole::kCoordinator));
     if (!is_ours || !container["env"].is_array()) continue;
     container["env"].push_back(Variable(kLeaveVariable, absl::StrCat(leave)));
   }
@@ -399,9 +400,7 @@ std::string MemberPodText(const ObjectMeta& owner,
   pod["spec"]["containers"] = Containers(owner.key, spec, start, settings, pod["spec"]);
   LayOver(DefaultTemplate(spec.pod_defaults), pod);
   LayOverText(TemplateOf(spec, start.member.role), pod);
-  const bool has_server = start.member.role == JobRole::kServer ||
-                          (start.member.role == JobRole::kWorker && spec.workers.colocated_server);
-  if (has_server) SetLeaveSeconds(pod);
+  SetLeaveSeconds(pod);
   SetIdentity(owner, job, start, pod);
   return ToText(pod);
 }

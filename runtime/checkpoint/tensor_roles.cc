@@ -47,6 +47,11 @@ CheckpointTensor WithRole(const TensorSpec& spec, const absl::flat_hash_set<std:
 
 }  // namespace
 
+bool HoldProgramState(std::span<const TensorSpec> tensors) {
+  return absl::c_any_of(
+      tensors, [](const TensorSpec& spec) { return IsKept(spec) && !IsOfLibrary(spec.name); });
+}
+
 std::vector<CheckpointTensor> WithRoles(std::span<const TensorSpec> tensors) {
   absl::flat_hash_set<std::string> kept;
   const bool has_optimizers =

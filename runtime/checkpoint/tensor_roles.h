@@ -16,4 +16,8 @@ namespace pushpull {
 // All tensors but those of the library itself, in the same order.
 std::vector<CheckpointTensor> WithRoles(std::span<const TensorSpec> tensors);
 
+// Whether some tensors have what only the workers' programs know, as it was when they pushed it
+// last.
+bool HoldProgramState(std::span<const TensorSpec> tensors);
+
 }  // namespace pushpull

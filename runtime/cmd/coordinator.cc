@@ -46,6 +46,7 @@ struct CoordinatorFlags {
   uint64_t term = 1;
   std::string checkpoints;
   bool recovers = false;
+  double leave_seconds = kLeaveSeconds;
   std::string log_level = "info";
   int ready_fd = -1;
 };
@@ -57,8 +58,6 @@ constexpr int kHeartbeatsPerTimeout = 4;
 constexpr Duration kWaitersPeriod = std::chrono::milliseconds(20);
 // A flood of gRPC calls takes and frees tens of MiB in this time.
 constexpr Duration kCoordinatorTrimPeriod = std::chrono::seconds(2);
-// Until all pods of a deleted job have been notified and workers have finished their step.
-constexpr Duration kLeaveTime = std::chrono::seconds(5);
 
 // The time until a successor runs: the node is lost, earlier failures delay the start, and it takes
 // time to notice and to start.
@@ -242,9 +241,13 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
     return absl::OkStatus();
   }));
   service->Serve(*coordinator);
-  process.LeaveOnWarning(kLeaveTime, [&process, &coordinator] {
-    coordinator->Leave([&process] { process.End(absl::OkStatus()); });
-  });
+  if (flags.leave_seconds > 0) {
+    const Duration grace =
+        job.spec.checkpoint ? FromSeconds(flags.leave_seconds) : Coordinator::kNoticeTime;
+    process.LeaveOnWarning(grace, [&process, &coordinator] {
+      coordinator->Leave([&process] { process.End(absl::OkStatus()); });
+    });
+  }
   ReportReady(flags.ready_fd,
               {.control = service->address(), .data = "", .metrics = exposer->address()});
   log.Info("listening", {{"control", service->address()}, {"metrics", exposer->address()}});
@@ -296,6 +299,14 @@ void AddCoordinatorCommand(CLI::App& app, int& exit_code) {
   command->add_flag("--recover",
                     flags->recovers,
                     "The job is under way: hear what its members know before anything else");
+  command
+      ->add_option("--leave-seconds",
+                   flags->leave_seconds,
+                   "How long SIGTERM leaves it to save the job's last step if all members end with "
+                   "it; 0: it ends at once. A second SIGTERM ends it at once, too")
+      ->envname(kLeaveVariable)
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
   command->add_option("--log-level", flags->log_level, "debug, info, warning or error")
       ->capture_default_str();
   command->add_option(

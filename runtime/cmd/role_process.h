@@ -17,6 +17,10 @@
 
 namespace pushpull {
 
+// How long SIGTERM leaves a role that has something to hand over or to save.
+inline constexpr double kLeaveSeconds = 25;
+inline constexpr char kLeaveVariable[] = "PUSHPULL_LEAVE_SECONDS";
+
 // Where a role listens: host:port; empty if the role has no such address.
 struct RoleAddresses {
   std::string control;

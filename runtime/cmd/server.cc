@@ -42,7 +42,7 @@ struct ServerFlags {
   uint32_t threads = 1;
   double weight = 1;
   std::string rack;
-  double leave_seconds = 25;
+  double leave_seconds = kLeaveSeconds;
   double start_timeout_seconds = 300;
   std::string log_level = "info";
   int ready_fd = -1;
@@ -221,7 +221,7 @@ void AddServerCommand(CLI::App& app, int& exit_code) {
                    flags->leave_seconds,
                    "How long SIGTERM leaves it to hand what it holds to other servers; 0: it ends "
                    "at once. A second SIGTERM ends it at once, too")
-      ->envname("PUSHPULL_LEAVE_SECONDS")
+      ->envname(kLeaveVariable)
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command

@@ -164,12 +164,22 @@ CheckpointChange CheckpointAgreement::EndJob(const Job& job) {
   }
   if (state_ == State::kClearing && !is_given_up_) return {};
   const bool is_under_way = state_ == State::kCapturing || state_ == State::kWriting;
-  const bool is_saved = (status_.saved > 0 && status_.step == job.highest_version) ||
-                        (is_under_way && order_.step == job.highest_version) ||
-                        status_.restored_step == job.highest_version;
-  // Without common steps nothing shows that the last save contains every push.
-  if (is_saved && job.versions == ChunkVersions::kOfOneStep) return {};
+  const bool is_being_saved = is_under_way && order_.step == job.highest_version &&
+                              order_.versions == ChunkVersions::kOfOneStep;
+  if (is_being_saved || IsSaved(job)) return {};
   return Request(job);
+}
+
+// Without common steps nothing shows that the last save contains every push.
+bool CheckpointAgreement::IsSaved(const Job& job) const {
+  const bool has_saved = status_.saved > 0 && status_.step == job.highest_version;
+  return job.versions == ChunkVersions::kOfOneStep &&
+         (has_saved || status_.restored_step == job.highest_version);
+}
+
+CheckpointChange CheckpointAgreement::Abandon(const std::string& why) {
+  if (state_ == State::kCapturing) Fail(why);
+  return std::exchange(change_, {});
 }
 
 CheckpointChange CheckpointAgreement::GiveUp() {
@@ -195,7 +205,10 @@ void CheckpointAgreement::Begin(const Job& job) {
   refusals_ = 0;
   reached_ = job.highest_version;
   if (next_due_) next_due_ = job.now + policy_.every;
-  Try(job);
+  if (!job.is_over || status_.saved == 0 || !IsSaved(job)) return Try(job);
+  // Nothing has changed since the last save.
+  status_.succeeded = under_way_;
+  Finish(job);
 }
 
 void CheckpointAgreement::Try(const Job& job) {

@@ -103,6 +103,8 @@ class CheckpointAgreement {
   CheckpointChange OnProbed(const Job& job, const absl::Status& written);
   // No further step will be completed: saves the last one, unless it is already saved.
   CheckpointChange EndJob(const Job& job);
+  // The step that the attempt under way waits for will never be taken, for this reason.
+  CheckpointChange Abandon(const std::string& why);
   // The job has failed: saves nothing more.
   CheckpointChange GiveUp();
 
@@ -117,6 +119,7 @@ class CheckpointAgreement {
  private:
   enum class State { kIdle, kCapturing, kWriting, kClearing };
 
+  bool IsSaved(const Job& job) const;
   void ProbeIfDue(SteadyTime now);
   void Begin(const Job& job);
   void Try(const Job& job);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace pushpull {
@@ -102,10 +103,64 @@ void CheckpointSaver::EndJob() {
   if (!is_idle()) Apply(agreement_->GiveUp());
 }
 
+void CheckpointSaver::SetStandstill(Standstill standstill) {
+  const bool is_standing = standstill == Standstill::kWhole;
+  if (is_standing_ == is_standing) return;
+  is_standing_ = is_standing;
+  has_saved_last_ = false;
+  if (is_standing && !is_over_ && !is_idle()) Apply(agreement_->EndJob(View()));
+}
+
+void CheckpointSaver::SaveLast() {
+  if (!agreement_ || std::exchange(has_saved_last_, true)) return;
+  Apply(agreement_->EndJob(View()));
+}
+
+Announce CheckpointSaver::DescribeLast() const {
+  const Step reached = View().highest_version;
+  if (!agreement_) {
+    return {true,
+            absl::StrCat("all members end after step ",
+                         reached.value(),
+                         ": without spec.checkpoint the job's steps are lost")};
+  }
+  const CheckpointStatus& status = agreement_->status();
+  const Step saved = status.saved > 0 ? status.step : status.restored_step.value_or(Step{});
+  if (saved >= reached) {
+    return {
+        false,
+        absl::StrCat("all members end, the checkpoint of step ", saved.value(), " is the last")};
+  }
+  const std::string why =
+      status.problem.empty() ? "there was no time to save them" : status.problem;
+  return {true,
+          absl::StrCat("all members end after step ",
+                       reached.value(),
+                       ", the last checkpoint is of step ",
+                       saved.value(),
+                       ": the steps between are lost: ",
+                       why)};
+}
+
+bool CheckpointSaver::Stays(const ViewMember& member) const {
+  const auto* worker = job_.members.Find(member.worker);
+  return worker != nullptr && !member.end_step && !leaves_.contains(worker->session) &&
+         !job_.statistics.IsEnding(member.worker);
+}
+
+bool CheckpointSaver::IsRingLeaving() const {
+  const std::vector<ViewMember>& workers = members_.contributors().active().members;
+  return is_ring() && !workers.empty() &&
+         absl::c_none_of(workers, [this](const ViewMember& member) { return Stays(member); });
+}
+
 bool CheckpointSaver::KeepLeave(SessionId session, const Leave& leave) {
   const std::optional<WorkerId> worker = job_.members.WorkerAt(session);
-  if (!agreement_ || !is_ring() || !worker || leave.is_released || job_.lifecycle.is_over())
-    return false;
+  if (!agreement_ || !is_ring() || !worker || job_.lifecycle.is_over()) return false;
+  const bool somebody_stays = absl::c_any_of(
+      members_.contributors().active().members,
+      [&](const ViewMember& member) { return member.worker != *worker && Stays(member); });
+  if (leave.is_released && somebody_stays) return false;
   // A member of an earlier coordinator's ring will be one of this coordinator's first.
   const bool has_values = members_.contributors().active().Find(*worker) != nullptr ||
                           job_.members.Find(*worker)->info.is_member;
@@ -136,7 +191,7 @@ CheckpointAgreement::Job CheckpointSaver::View() const {
   const Step reported =
       is_ring() ? job_.statistics.HighestWorkerStep() : job_.statistics.HighestVersion();
   Step highest = std::max(reported, members_.end_step());
-  bool is_over = is_over_;
+  bool is_over = is_over_ || is_standing_;
   for (const auto& [session, kept] : leaves_) {
     if (!kept.is_saving) continue;
     highest = std::max(highest, kept.leave.end_step);

@@ -48,14 +48,27 @@ class CheckpointSaver {
   void OnCaptured(WorkerId worker, const Captured& message);
   // Updates the save under way if members or view have changed; to be called after every event.
   void UpdateMembers();
+  // Whether there will be another step: a save does not wait for one that will never be taken.
+  void SetStandstill(Standstill standstill);
+  // Nobody takes another step, and the servers end: saves what stands, once.
+  void SaveLast();
+  // The save under way waits for a step that will never be taken.
+  void Abandon(const std::string& why) {
+    if (agreement_) Apply(agreement_->Abandon(why));
+  }
+  // What a job whose processes all end keeps of its steps.
+  Announce DescribeLast() const;
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
   void EndJob();
   // Mode AllReduce: a worker that is done keeps its values until they are saved, because nobody
-  // else may have them then. True: `leave` is kept until TakeLeaves.
+  // else may have them then; so does one whose process was told to end, if every other is leaving
+  // too. True: `leave` is kept until TakeLeaves.
   bool KeepLeave(SessionId session, const Leave& leave);
   // The kept ones whose values are saved, or cannot be; to be called after every event.
   std::map<SessionId, Leave> TakeLeaves();
+  // Every worker of a ring is leaving, or was told to end.
+  bool IsRingLeaving() const;
   void GiveUp() {
     if (agreement_) Apply(agreement_->GiveUp());
   }
@@ -67,6 +80,8 @@ class CheckpointSaver {
   };
 
   bool is_ring() const { return job_.options.consistency.is_ring(); }
+  // A worker of the ring that neither leaves nor was told to end.
+  bool Stays(const ViewMember& member) const;
   // Workers may have what is on no server: residuals of codecs, and state of programs.
   bool HaveWorkersPart() const;
   void UpdateRing(const pushpull::View& view);
@@ -81,6 +96,8 @@ class CheckpointSaver {
   uint64_t servers_revision_ = 0;  // of the servers passed to agreement_
   uint64_t view_ = 0;              // whose workers were passed to agreement_
   bool is_over_ = false;           // the workers are done
+  bool is_standing_ = false;       // nobody takes another step for now
+  bool has_saved_last_ = false;    // since then
   // Mode AllReduce.
   std::vector<ViewMember> parts_;  // who captures which part of the attempt under way
   std::map<SessionId, KeptLeave> leaves_;

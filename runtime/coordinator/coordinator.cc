@@ -49,11 +49,16 @@ absl::StatusOr<uint64_t> Coordinator::StartTrace(const TraceRequest& request) {
 
 void Coordinator::Leave(std::function<void()> done) {
   left_ = std::move(done);
+  left_at_ = executor_.Now();
+  CarryOut(core_.BeginLeave(left_at_));
   EndIfNotNeeded();
 }
 
 void Coordinator::EndIfNotNeeded() {
-  if (left_ && core_.IsNeededNoMore() && !IsWaitedFor()) std::exchange(left_, nullptr)();
+  if (!left_ || IsWaitedFor()) return;
+  const bool is_noticed = executor_.Now() - left_at_ >= kNoticeTime;
+  const bool goes_alone = is_noticed && !core_.IsTakenDown() && !core_.is_saving();
+  if (core_.IsNeededNoMore() || goes_alone) std::exchange(left_, nullptr)();
 }
 
 bool Coordinator::IsWaitedFor() {

@@ -23,6 +23,9 @@ namespace pushpull {
 // Thread-confined to its executor, constructor and destructor included.
 class Coordinator final : public SessionEvents {
  public:
+  // Until all pods of a deleted job have been notified.
+  static constexpr Duration kNoticeTime = std::chrono::seconds(5);
+
   // `executor`, `sink`, `metrics` and `checkpoints` are used, not owned, and outlive this object.
   Coordinator(JobCoreOptions options,
               Executor& executor,
@@ -64,7 +67,8 @@ class Coordinator final : public SessionEvents {
   }
 
   // The process should end: calls `done` once, as soon as no member needs this coordinator any more
-  // and waiting commands know how the job ended. Until then the coordinator keeps running.
+  // and waiting commands know how the job ended. Until then the coordinator keeps running: for
+  // kNoticeTime or, if the whole job is being taken down, until its last step is saved.
   void Leave(std::function<void()> done);
   // The job is over, but some commands that wait for it do not know yet.
   bool IsWaitedFor();
@@ -95,7 +99,8 @@ class Coordinator final : public SessionEvents {
   JobCore core_;
   Waiters waiters_;
   Executor::TimerId timer_ = 0;
-  std::function<void()> left_;          // set by Leave until it is called
+  std::function<void()> left_;  // set by Leave until it is called
+  SteadyTime left_at_;
   std::shared_ptr<Coordinator*> self_;  // expires with the coordinator, for posted tasks
 };
 

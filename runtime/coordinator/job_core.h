@@ -59,12 +59,18 @@ class JobCore {
     kNone,    // whoever runs the job takes it down
     kMayCome  // unknown: a pod was deleted or its node drained, or the job is over
   };
+  // The coordinator's process was told to end and goes on for a while. If all members end with it,
+  // their last step is saved before it is needed no more.
+  std::vector<Command> BeginLeave(SteadyTime now);
   // The coordinator ends. Tells members to end as well if no other coordinator will follow, or if
   // nobody needs one; otherwise they wait for the next one.
   std::vector<Command> OnStop(Successor successor = Successor::kMayCome);
   // The job is over, or every member that could continue with another coordinator has left or is
-  // about to: the whole job is being taken down.
-  bool IsNeededNoMore() const;
+  // about to, and what they leave is saved: the whole job is being taken down.
+  bool IsNeededNoMore() const { return HasNobodyToServe() && saver_.is_idle(); }
+  // Whoever has the job's values is about to end.
+  bool IsTakenDown() const { return members_.resizer().AreAllLeaving() || saver_.IsRingLeaving(); }
+  bool is_saving() const { return !saver_.is_idle(); }
 
   // Changes the desired number of servers and workers: the indices 0 to n - 1. The launcher or the
   // operator starts the missing ones. Servers above are told to stop once they hold nothing;
@@ -103,6 +109,8 @@ class JobCore {
   void Begin(SteadyTime now);
   // kUnavailable: this coordinator does not know the job's state yet, or is ending.
   absl::Status CheckKnown() const;
+  // kFailedPrecondition: nothing can be saved for now.
+  absl::Status CheckCanSave() const;
   bool StepsDownOver(SessionId closing);
   bool CountsAsLost(SessionId session) const;
   void StepDown(const std::string& why);
@@ -118,7 +126,11 @@ class JobCore {
   void On(SessionId session, const RingStopped& message);
   void On(SessionId session, const RingNews& message);
 
+  bool HasNobodyToServe() const;
   std::vector<Command> Settle();
+  void SaveWhatStands();
+  void SaveBeforeServersLeave();
+  void DropStalled();
   void WatchStall();
   void WatchCulprits();
   void WatchRacks();
@@ -130,8 +142,10 @@ class JobCore {
   CheckpointSaver saver_;
   TraceCollector traces_;
   bool has_announced_failure_ = false;
-  bool are_in_one_rack_ = false;  // all replicas of some shards, as last logged
-  bool is_stopped_ = false;       // this coordinator ends and decides nothing more
+  bool are_in_one_rack_ = false;        // all replicas of some shards, as last logged
+  bool has_saved_for_leaving_ = false;  // since every server is about to end
+  bool is_ending_ = false;              // this coordinator's process is about to end
+  bool is_stopped_ = false;             // this coordinator ends and decides nothing more
 };
 
 }  // namespace pushpull

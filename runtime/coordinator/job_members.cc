@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
+#include "runtime/checkpoint/tensor_roles.h"
 #include "runtime/coordinator/ring_rules.h"
 
 namespace pushpull {
@@ -188,6 +189,7 @@ void JobMembers::On(WorkerId worker, const Leave& message) {
   roster_.OnLeft(worker, is_released);
   end_step_ = std::max(end_step_, message.end_step);
   job_.outbox.Log(absl::StrCat(ToString(worker), " leaves after step ", message.end_step.value()));
+  was_last_lost_ = false;
   contributors_.OnLeave(worker, message.end_step, is_released);
 }
 
@@ -253,6 +255,7 @@ void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& w
   if (!worker.is_leaving)
     job_.outbox.Warn(
         absl::StrCat(ToString(id), " is lost: ", why, "; the others go on without it"));
+  was_last_lost_ |= !worker.is_leaving && contributors_.active().Find(id) != nullptr;
   contributors_.Remove(id);
 }
 
@@ -301,6 +304,7 @@ void JobMembers::RegisterWaiting() {
 // While servers lack tensors, a checkpoint's chunks or lost shards, a joining worker would wait for
 // values that nobody can publish.
 void JobMembers::AdmitReady() {
+  if (is_ending_) return;
   if (shards_.is_installed() && !losses_.is_under_way() && !job_.lifecycle.has_failed())
     contributors_.AdmitReady(resizer_.desired().workers);
 }
@@ -366,6 +370,22 @@ absl::Status JobMembers::SetMode(const ModeChange& change) {
                             contributors_.CheckMode(change, resizer_.desired().workers));
   PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
   return contributors_.ChangeMode(desired);
+}
+
+// ---- the end of all processes ----
+
+Standstill JobMembers::standstill() const {
+  const bool is_known = contributors_.has_started() && !is_recovering();
+  if (!is_known || job_.options.consistency.is_ring() || contributors_.HasSteps())
+    return Standstill::kNone;
+  const bool lacks_state = was_last_lost_ && HoldProgramState(shards_.catalog().Specs());
+  return lacks_state ? Standstill::kBroken : Standstill::kWhole;
+}
+
+void JobMembers::SetEnding() {
+  is_ending_ = true;
+  resizer_.KeepPlaces();
+  if (resizer_.has_leaving()) Retarget();
 }
 
 // ---- what follows from an event ----
@@ -483,6 +503,7 @@ void JobMembers::RecoverWorkers(const View& view) {
       job_.outbox.Log(absl::StrCat(who, " has left"));
     } else {
       job_.outbox.Warn(absl::StrCat(who, " is lost: it did not come back in time"));
+      was_last_lost_ = true;
     }
     contributors_.Remove(member.worker);
   }

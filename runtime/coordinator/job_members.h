@@ -28,6 +28,13 @@
 
 namespace pushpull {
 
+// Whether any worker of a job with servers will take another step.
+enum class Standstill {
+  kNone,   // one will
+  kWhole,  // none will, and the servers have everything of the last step
+  kBroken  // none will, and what only the last ones' programs knew of it is lost with them
+};
+
 // Thread-compatible. Failures of the job go to its lifecycle.
 class JobMembers {
  public:
@@ -49,6 +56,10 @@ class JobMembers {
   // The highest step before which workers have announced to leave.
   Step end_step() const { return end_step_; }
   bool is_recovering() const { return recovery_.is_under_way(); }
+  Standstill standstill() const;
+  // The coordinator's process is about to end: admits no other worker, and moves no shards while
+  // every server is about to end as well.
+  void SetEnding();
 
   // A message that concerns members, shards or views. A sender that may not send it loses its
   // session.
@@ -143,6 +154,8 @@ class JobMembers {
   Recovery recovery_;
   WorkerRoster roster_;
   Step end_step_;
+  bool is_ending_ = false;
+  bool was_last_lost_ = false;                   // the worker that contributed last
   std::map<WorkerId, RegisterTensors> waiting_;  // until the first can be placed on servers
 };
 

@@ -64,6 +64,11 @@ class JobStatistics {
   // By the worker's process that is there or, if none is, by the last one.
   uint64_t StepsMade(WorkerId worker, bool is_present) const;
   WorkerActivity Activity(WorkerId worker) const;
+  // The present worker was told to end.
+  bool IsEnding(WorkerId worker) const {
+    const auto it = workers_.find(worker);
+    return it != workers_.end() && it->second.is_ending;
+  }
   // The highest version that some server has reached; a joiner's first step is above it.
   Step HighestVersion() const;
   // The highest step that one of the present workers has reached.

@@ -133,6 +133,12 @@ bool Resizer::RequestDrain(ServerId server) {
   return true;
 }
 
+bool Resizer::AreAllLeaving() const {
+  const auto& servers = members_.servers();
+  return !servers.empty() &&
+         absl::c_all_of(servers, [this](const auto& server) { return IsLeaving(server.first); });
+}
+
 void Resizer::OnServerGone(ServerId server) {
   leave_turns_.erase(server);
   released_.erase(server);
@@ -151,6 +157,7 @@ std::set<ServerId> Resizer::Target() const {
   const bool has_heir = absl::c_any_of(target, [&](ServerId server) {
     return members_.Find(server) != nullptr && !IsLeaving(server);
   });
+  if (!has_heir && keeps_places_) return target;
   std::pair<uint64_t, ServerId> last{};  // turn, server
   for (const auto& [server, turn] : leave_turns_) {
     if (target.erase(server) > 0 && !IsReleased(server)) last = std::max(last, {turn, server});

@@ -58,10 +58,15 @@ class Resizer {
 
   // ---- drains ----
 
+  // The coordinator's process is about to end, too: servers keep their shards while no other could
+  // take them, because this coordinator will see no replacement.
+  void KeepPlaces() { keeps_places_ = true; }
   // The server's process is about to end. False: it has asked before.
   bool RequestDrain(ServerId server);
   bool IsLeaving(ServerId server) const { return leave_turns_.contains(server); }
   bool has_leaving() const { return !leave_turns_.empty(); }
+  // There are servers, and the processes of all are about to end.
+  bool AreAllLeaving() const;
   bool IsReleased(ServerId server) const { return released_.contains(server); }
   // Its session is over: nothing of this is remembered for the next process with its index.
   void OnServerGone(ServerId server);
@@ -96,6 +101,7 @@ class Resizer {
   uint64_t last_turn_ = 0;
   std::set<ServerId> released_;
   std::set<ServerId> target_;  // the last answer of TakeTarget
+  bool keeps_places_ = false;
   ResizeLog log_;
 };
 

@@ -111,22 +111,27 @@ void CoordinatorLink::AwaitStatus(StatusWait wait) {
 }
 
 void CoordinatorLink::SaveCheckpoint(Duration limit,
+                                     std::function<bool(const JobStatus&)> is_vain,
                                      std::function<void(absl::StatusOr<Step>)> then) {
-  Call<uint64_t>(RequestCheckpoint, [this, limit, then](absl::StatusOr<uint64_t> requested) {
-    if (!requested.ok()) return then(requested.status());
-    const auto is_over = [number = *requested](const JobStatus& status) {
-      return status.checkpoint.finished >= number || status.phase == JobPhase::kFailed;
-    };
-    AwaitStatus({.is_enough = is_over,
-                 .period = kSavePeriod,
-                 .give_up = loop_.Now() + limit,
-                 .then = [this, number = *requested, is_over, then] {
+  Call<uint64_t>(
+      RequestCheckpoint, [this, limit, is_vain, then](absl::StatusOr<uint64_t> requested) {
+        if (!requested.ok()) return then(requested.status());
+        const auto is_over = [number = *requested](const JobStatus& status) {
+          return status.checkpoint.finished >= number || status.phase == JobPhase::kFailed;
+        };
+        AwaitStatus(
+            {.is_enough = [=](const auto& status) { return is_over(status) || is_vain(status); },
+             .period = kSavePeriod,
+             .give_up = loop_.Now() + limit,
+             .then =
+                 [this, number = *requested, is_over, is_vain, then] {
                    const CheckpointStatus& saved = status_.checkpoint;
                    if (saved.succeeded >= number) return then(saved.step);
-                   then(is_over(status_) ? absl::InternalError(saved.failure)
+                   if (is_over(status_)) return then(absl::InternalError(saved.failure));
+                   then(is_vain(status_) ? absl::AbortedError("the step under way does not end")
                                          : absl::DeadlineExceededError("it was not saved in time"));
                  }});
-  });
+      });
 }
 
 }  // namespace pushpull

@@ -74,10 +74,12 @@ class CoordinatorLink {
     std::function<void()> then;
   };
   void AwaitStatus(StatusWait wait);
-  // Saves a checkpoint while workers continue training, at a step that all of them reach.
-  // kUnavailable: no answer. kDeadlineExceeded: not within `limit`. Others: why it could not be
-  // saved.
-  void SaveCheckpoint(Duration limit, std::function<void(absl::StatusOr<Step>)> then);
+  // Saves a checkpoint, while workers continue training at a step that all of them reach.
+  // kUnavailable: no answer. kDeadlineExceeded: not within `limit`. kAborted: `is_vain`, which is
+  // asked with each status, said so. Others: why it could not be saved.
+  void SaveCheckpoint(Duration limit,
+                      std::function<bool(const JobStatus&)> is_vain,
+                      std::function<void(absl::StatusOr<Step>)> then);
   // Lets the coordinator know of workers without which the job goes on. Whether it has heard of
   // them is in a later status.
   void LeaveOut(std::vector<LeftOutWorker> workers);

@@ -144,6 +144,20 @@ bool HasLastStatistics(const JobStatus& status) {
   });
 }
 
+bool IsStuck(const JobStatus& status) {
+  return status.stall.has_value() || HasNoWorker(status);
+}
+
+bool HasNoWorker(const JobStatus& status) {
+  return absl::c_none_of(status.workers,
+                         [](const WorkerStatus& it) { return it.is_alive && it.is_member; });
+}
+
+Step LastSaved(const JobStatus& status) {
+  const CheckpointStatus& checkpoint = status.checkpoint;
+  return checkpoint.saved > 0 ? checkpoint.step : checkpoint.restored_step.value_or(Step{});
+}
+
 bool IsSaved(const JobStatus& status) {
   return status.checkpoint.finished == status.checkpoint.requested;
 }

@@ -50,6 +50,15 @@ bool IsAwaited(const JobStatus& status, uint32_t server);
 // Every server's statistics include the last step.
 bool HasLastStatistics(const JobStatus& status);
 
+// The step under way will not end by itself: workers that it needs are missing, or none is there.
+bool IsStuck(const JobStatus& status);
+
+// No worker takes part.
+bool HasNoWorker(const JobStatus& status);
+
+// The step of the last checkpoint, saved or restored; 0: none.
+Step LastSaved(const JobStatus& status);
+
 // No requested checkpoint is in progress.
 bool IsSaved(const JobStatus& status);
 

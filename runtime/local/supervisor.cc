@@ -68,9 +68,14 @@ std::string TookTooLong(const char* what, std::chrono::seconds limit, const char
   return absl::StrCat(what, " ", limit.count(), " s (spec.", field, ")");
 }
 
-std::string DescribeSave(const absl::StatusOr<Step>& saved) {
-  return saved.ok() ? absl::StrCat("pushpull: checkpoint of step ", saved->value(), " saved")
-                    : absl::StrCat("pushpull: no checkpoint: ", saved.status().message());
+std::string DescribeSave(const absl::StatusOr<Step>& saved, const JobStatus& status) {
+  if (saved.ok()) return absl::StrCat("pushpull: checkpoint of step ", saved->value(), " saved");
+  return absl::StrCat("pushpull: no checkpoint: ",
+                      saved.status().message(),
+                      "; the job was at step ",
+                      status.step.value(),
+                      ", its last checkpoint is of step ",
+                      LastSaved(status).value());
 }
 
 absl::StatusOr<std::string> KeepManifest(const LocalJob& local) {
@@ -233,7 +238,8 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
     if (members_.ContinueStop()) End();
     return;
   }
-  if (is_failing_ || is_saving_) return;
+  if (is_ending_to_save_ && members_.ContinueStop()) return SaveWhatStands();
+  if (is_failing_ || saving_for_) return;
   const std::string name = process.name();
   const JobRole role = process.role();
   if (IsOver(role)) {
@@ -339,7 +345,7 @@ void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std:
 
 // A member that is no longer desired when its delay is over is forgotten instead.
 void Supervisor::Restart(const std::string& name) {
-  if (stopping_with_) return;
+  if (stopping_with_ || saving_for_) return;
   const MemberProcess& member = *members_.Find(name);
   if (IsOver(member.role())) return;
   if (member.role() != JobRole::kCoordinator) {
@@ -409,6 +415,7 @@ void Supervisor::OnStatus(bool has_answer) {
   const JobStatus& status = coordinator_.status();
   has_saved_ = has_saved_ || status.checkpoint.saved > 0;
   if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(status), status.failure);
+  if (saving_for_) return;
   if (status.phase != JobPhase::kStarting && !std::exchange(has_training_begun_, true))
     OnTrainingBegun();
   StartWorkersIfDue();
@@ -473,7 +480,7 @@ void Supervisor::Fail(int exit_code, const std::string& text) {
 // ---- stop ----
 
 void Supervisor::OnSignal(int signal) {
-  const bool is_first = (!stopping_with_ && !is_saving_) || start_again_after_;
+  const bool is_first = (!stopping_with_ && !saving_for_) || start_again_after_;
   start_again_after_.reset();
   if (!is_first) {
     members_.KillAll();
@@ -483,21 +490,63 @@ void Supervisor::OnSignal(int signal) {
   console_.Print("pushpull: stopping");
   failure_ = absl::StrCat("stopped by signal ", signal);
   if (CanSave()) return SaveThenStop(128 + signal);
+  if (!local_.options.checkpoints.empty())
+    console_.Print("pushpull: no checkpoint: the job has made no step that is not saved");
   StopInOrder(128 + signal);
 }
 
 bool Supervisor::CanSave() const {
   return !local_.options.checkpoints.empty() && has_started_workers_ && !is_failing_ &&
-         coordinator_.status().phase == JobPhase::kRunning;
+         coordinator_.status().phase == JobPhase::kRunning && coordinator_.status().has_stepped();
 }
 
 void Supervisor::SaveThenStop(int exit_code) {
-  is_saving_ = true;
+  saving_for_ = exit_code;
   console_.Print("pushpull: saving a checkpoint first; a second signal stops at once");
-  coordinator_.SaveCheckpoint(kSaveGrace, [this, exit_code](const absl::StatusOr<Step>& saved) {
-    console_.Print(DescribeSave(saved));
-    StopInOrder(exit_code);
+  const SteadyTime step_due = loop_.Now() + kStepGrace;
+  const auto is_vain = [this, step_due, before = coordinator_.status().steps_made](const auto& it) {
+    return IsStuck(it) || (loop_.Now() >= step_due && it.steps_made <= before);
+  };
+  coordinator_.SaveCheckpoint(kSaveGrace, is_vain, [this](const absl::StatusOr<Step>& saved) {
+    absl::IsAborted(saved.status()) ? EndWorkersThenSave() : EndSave(saved);
   });
+}
+
+// The others can end their step once those that it waits for are gone.
+void Supervisor::EndWorkersThenSave() {
+  const JobStatus& status = coordinator_.status();
+  console_.Print("pushpull: the step under way does not end; the workers are stopped first");
+  is_ending_to_save_ = true;
+  const std::vector<WorkerId> missing =
+      status.stall ? status.stall->missing : std::vector<WorkerId>();
+  for (const WorkerId worker : missing) {
+    const MemberProcess* member = members_.Find(ToString(worker));
+    if (member != nullptr && member->is_running()) member->KillGroup();
+  }
+  if (members_.Stop({{.roles = {JobRole::kWorker}, .grace = kStopGrace, .is_urgent = false}}))
+    SaveWhatStands();
+}
+
+void Supervisor::SaveWhatStands() {
+  coordinator_.AwaitStatus({.is_enough = HasNoWorker,
+                            .period = kReasonPeriod,
+                            .give_up = loop_.Now() + kReasonGrace,
+                            .then = [this] {
+                              const JobStatus& status = coordinator_.status();
+                              // In mode AllReduce the last worker has left once its values were
+                              // saved.
+                              if (IsSaved(status) && LastSaved(status) >= status.step)
+                                return EndSave(LastSaved(status));
+                              coordinator_.SaveCheckpoint(
+                                  kSaveGrace,
+                                  [](const JobStatus&) { return false; },
+                                  [this](const absl::StatusOr<Step>& saved) { EndSave(saved); });
+                            }});
+}
+
+void Supervisor::EndSave(const absl::StatusOr<Step>& saved) {
+  console_.Print(DescribeSave(saved, coordinator_.status()));
+  StopInOrder(*saving_for_);
 }
 
 // The coordinator ends before the servers and tells them to stop: if it were left, it would take
@@ -525,7 +574,8 @@ void Supervisor::End() {
 
 void Supervisor::StartJobAgain(Duration delay) {
   stopping_with_.reset();
-  is_saving_ = is_ending_workers_ = false;
+  saving_for_.reset();
+  is_ending_to_save_ = is_ending_workers_ = false;
   has_started_workers_ = has_training_begun_ = false;
   coordinator_.Reset();
   lost_servers_.clear();

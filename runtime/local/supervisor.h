@@ -84,6 +84,10 @@ class Supervisor {
   void FailWithReason(const std::string& text);
   bool CanSave() const;
   void SaveThenStop(int exit_code);
+  // No step can be made: ends the workers, then saves what the last one has left.
+  void EndWorkersThenSave();
+  void SaveWhatStands();
+  void EndSave(const absl::StatusOr<Step>& saved);
   void StopInOrder(int exit_code);
   void Stop(int exit_code, std::vector<StopStage> stages);
   void End();
@@ -108,7 +112,8 @@ class Supervisor {
   std::set<std::string> lost_servers_;  // ended, but not judged yet
   std::string failure_;
   bool is_ending_workers_ = false;    // the job succeeded before they were done
-  bool is_saving_ = false;            // before an orderly stop
+  std::optional<int> saving_for_;     // the exit code of the orderly stop that follows
+  bool is_ending_to_save_ = false;    // the workers, because no step can be made
   bool has_saved_ = false;            // in this run, including earlier starts of the job
   bool is_failing_ = false;           // waiting for the coordinator's reason
   std::optional<int> stopping_with_;  // the exit code

@@ -241,6 +241,7 @@ struct WorkerStats {
   WorkerActivity activity;
   // Mode AllReduce: as ServerStats::batch.
   uint64_t batch = 0;
+  bool is_ending = false;  // its process was told to end: it leaves after this step
 };
 
 // A step, or a collective in it, that some workers wait for and others have not contributed to.

@@ -228,7 +228,7 @@ PUSHPULL_WIRE(WorkerActivity, F(phase), F(seconds), F(step), F(subject), F(serve
 PUSHPULL_WIRE(LinkCosts, F(server), F(bytes), F(link_seconds), F(server_seconds));
 PUSHPULL_WIRE(StepCosts, F(steps), F(step_seconds), F(own_seconds), F(wait_seconds), F(links));
 PUSHPULL_WIRE(WorkerStats, F(step), F(samples), F(bytes_pushed), F(bytes_pulled), F(resends), F(sync_seconds),
-              F(phase_seconds), F(losses), F(losses_end), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax), F(costs), F(activity), F(batch), F(steps_made));
+              F(phase_seconds), F(losses), F(losses_end), F(results), Field("uneven_steps", &T::uneven_steps, T::kUnevenStepsMax), F(costs), F(activity), F(batch), F(steps_made), F(is_ending));
 
 // FromMember
 PUSHPULL_WIRE(RegisterServer, F(server), F(incarnation), F(data_address), F(metrics_address), F(lanes), F(weight), F(pid), F(promised), F(rack));

@@ -149,7 +149,8 @@ void RingMember::On(const TraceSteps& message) {
 
 WorkerProgress RingMember::ReportedProgress() const {
   return {.chunks = no_chunks_,
-          .step = has_begun() ? std::optional<Step>(client_->step()) : std::nullopt};
+          .step = has_begun() ? std::optional<Step>(client_->step()) : std::nullopt,
+          .is_ending = departure_.is_end_requested()};
 }
 
 // ---- registering ----
@@ -233,7 +234,8 @@ void RingMember::OnRingBroken(const absl::Status& why) {
 
 void RingMember::OnEndRequested() {
   log_.Info("told to end: leaves after this step");
-  if (client_ && !has_begun()) EndBeforeFirstStep();
+  if (!client_) return;
+  has_begun() ? reports_.SendHeartbeat() : EndBeforeFirstStep();
 }
 
 void RingMember::EndBeforeFirstStep() {

@@ -206,7 +206,8 @@ void WorkerMember::On(const Stop& message) {
 WorkerProgress WorkerMember::ReportedProgress() const {
   return {.chunks = client_->chunks(),
           .step = has_begun() ? std::optional<Step>(ProgramStep(Progress())) : std::nullopt,
-          .steps_skipped = consistency_.steps_skipped};
+          .steps_skipped = consistency_.steps_skipped,
+          .is_ending = departure_.is_end_requested()};
 }
 
 Step WorkerMember::Progress() const {
@@ -290,7 +291,10 @@ void WorkerMember::OnStepSettled(Step version) {
 
 void WorkerMember::OnEndRequested() {
   log_.Info("told to end: leaves after this step");
-  if (client_) has_begun() ? RunDue() : EndBeforeFirstStep();
+  if (!client_) return;
+  if (!has_begun()) return EndBeforeFirstStep();
+  reports_.SendHeartbeat();
+  RunDue();
 }
 
 void WorkerMember::EndBeforeFirstStep() {

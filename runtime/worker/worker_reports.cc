@@ -47,8 +47,10 @@ WorkerStats WorkerReports::Finish(Step end_step) {
 
 WorkerStats WorkerReports::TakeStats() {
   const WorkerProgress progress = progress_();
-  return statistics_.TakeReport(
+  WorkerStats stats = statistics_.TakeReport(
       activity_.Current(progress.chunks, progress.step.value_or(Step{}), executor_.Now()));
+  stats.is_ending = progress.is_ending;
+  return stats;
 }
 
 void WorkerReports::SendTraceIfOver() {

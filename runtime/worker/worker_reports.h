@@ -26,6 +26,7 @@ struct WorkerProgress {
   const RequestTable& chunks;
   std::optional<Step> step;  // under way, as the program counts; empty: its values are not in place
   uint64_t steps_skipped = 0;  // that the program does not count
+  bool is_ending = false;      // told to end
 };
 
 // Thread-confined to the worker's executor.

@@ -58,6 +58,29 @@ class RestoreTest(job.JobTestCase):
         self.assertEqual(self.steps()[0], steps)  # the end of the job is saved as well
         self.assertEqual(again.read_bytes(), whole.read_bytes())
 
+    def test_stopped_job_that_can_make_no_step_saves_what_stands(self) -> None:
+        stalled = self.run_job(self.checkpointed(self.spec(
+            "--steps", job.LONG_JOB_STEPS, "--optimizer", "sgd", "--stall-at-step", 20, "--stall-worker", 1,
+            "--stall-until", self.folder / "never", sync={"stallSeconds": 1})))
+        job.wait_until(lambda: stalled.status().get("stall"), job.START_SECONDS, "a stall")
+
+        stalled.launcher.process.send_signal(signal.SIGTERM)
+
+        self.assertEqual(stalled.launcher.wait(45), 143, stalled.launcher.output)
+        stalled.launcher.wait_for_line("pushpull: checkpoint of step 21 saved")
+        self.assertEqual(self.steps()[0], 21)
+
+    def test_stopped_job_without_a_step_ends_at_once(self) -> None:
+        spec = self.checkpointed(self.spec("--steps", job.LONG_JOB_STEPS, "--stall-at-step", 0, "--stall-worker", 0,
+                                           "--stall-until", self.folder / "never"))
+        started = self.run_job(spec)
+        started.wait_for_status("Running")
+
+        started.launcher.process.send_signal(signal.SIGTERM)
+
+        self.assertEqual(started.launcher.wait(30), 143, started.launcher.output)
+        started.launcher.wait_for_line("no checkpoint: the job has made no step")
+
     def test_requested_checkpoint_is_complete_on_return(self) -> None:
         running = self.run_job(self.checkpointed(self.long_spec()))
         running.wait_for_step(5)

@@ -453,12 +453,13 @@ std::string LeaveSeconds(const json& pod) {
   return "";
 }
 
-TEST(MemberPodTest, EveryPodHasAMinuteToLeaveAndAServerALittleLess) {
+TEST(MemberPodTest, EveryPodHasAMinuteToLeaveAndWhoSavesALittleLess) {
   const TrainingJobObject job = Job(R"({"image":"i"})");
 
   for (const MemberStart& start : {kCoordinator, kServer, kWorker})
     EXPECT_EQ(PodOf(job, start)["spec"]["terminationGracePeriodSeconds"], 60);
-  EXPECT_EQ(LeaveSeconds(PodOf(job, kServer)), "50");
+  for (const MemberStart& start : {kCoordinator, kServer})
+    EXPECT_EQ(LeaveSeconds(PodOf(job, start)), "50");
   EXPECT_EQ(LeaveSeconds(PodOf(job, kWorker)), "");
 }
 
