@@ -55,6 +55,8 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .term = static_cast<int64_t>(status.term.value()),
       .phase = status.phase,
       .failure = status.failure,
+      .can_resume = status.can_resume,
+      .failed_ago = std::chrono::seconds(static_cast<int64_t>(status.failed_seconds)),
       .desired_servers = static_cast<int>(status.desired_servers),
       .desired_workers = static_cast<int>(status.desired_workers),
       .global_batch = static_cast<int>(status.global_batch),
@@ -76,6 +78,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .sync = SyncOf(status.consistency),
       .is_sync_changing = status.is_mode_changing,
       .sync_problem = status.mode_problem};
+  if (status.lost_server) report.lost_server = static_cast<int>(status.lost_server->value());
   if (status.stall) {
     report.stall = pushpull::ToString(*status.stall);
     report.stall_headline = pushpull::HeadlineOf(*status.stall);

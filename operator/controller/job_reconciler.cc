@@ -20,6 +20,9 @@ using std::chrono::seconds;
 namespace {
 
 // The minimum delay of a requeue, also while the caches are behind.
+// For members of a job that begins again: to end a step and save it, if they can. Those that wait
+// for another one, or for a coordinator, wait in vain.
+constexpr std::chrono::seconds kRestartGrace{10};
 constexpr seconds kRequeueMin{1};
 
 // Healed like the kinds of objects.
@@ -358,6 +361,7 @@ class JobReconciler::Pass {
     if (const auto* pod = std::get_if<DeletePod>(&action)) {
       DeleteOptions options{.uid = pod->uid};
       if (pod->grace == DeletePod::Grace::kNone) options.grace = seconds(0);
+      if (pod->grace == DeletePod::Grace::kRestart) options.grace = kRestartGrace;
       return Delete(
           PodType(), {.object_namespace = job_.key().object_namespace, .name = pod->name}, options);
     }

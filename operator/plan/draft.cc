@@ -148,10 +148,11 @@ WallTime Draft::StuckSince(const MemberPod& pod) const {
   return is_lost && is_fenced ? now() : *pod.seen->pod.deletion_time + kStuckAfter;
 }
 
-void Draft::Delete(const MemberPod& pod) {
+void Draft::Delete(const MemberPod& pod, DeletePod::Grace grace) {
   const ObjectMeta& meta = pod.seen->meta;
   if (!deleted_.insert(meta.uid).second) return;
-  if (!meta.is_deleting) return Do(DeletePod{.name = meta.key.name, .uid = meta.uid});
+  if (!meta.is_deleting)
+    return Do(DeletePod{.name = meta.key.name, .uid = meta.uid, .grace = grace});
   if (!pod.seen->pod.deletion_time) return;
   const WallTime stuck_at = StuckSince(pod);
   if (now() < stuck_at) return RequeueAt(stuck_at);

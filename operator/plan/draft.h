@@ -70,7 +70,7 @@ class Draft {
   void Do(Action action) { plan_.actions.push_back(std::move(action)); }
   // Deletes a pod once, however often it is called. A pod that is still there after its grace
   // period is deleted by force.
-  void Delete(const MemberPod& pod);
+  void Delete(const MemberPod& pod, DeletePod::Grace grace = DeletePod::Grace::kPods);
   void DropActions() {
     plan_.actions.clear();
     deleted_.clear();

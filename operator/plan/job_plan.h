@@ -28,7 +28,11 @@ struct CreatePod {
 };
 
 struct DeletePod {
-  enum class Grace { kPods, kNone };
+  enum class Grace {
+    kPods,
+    kRestart,  // all members start again: short
+    kNone
+  };
   std::string name;
   std::string uid;  // of this pod and no other
   Grace grace = Grace::kPods;

@@ -59,7 +59,11 @@ struct CoordinatorReport {
   std::string job;  // whose coordinator it is
   int64_t term = 0;
   pushpull::JobPhase phase = pushpull::JobPhase::kStarting;
-  std::string failure;      // of kFailed, one line
+  std::string failure;  // of kFailed, one line
+  // As of JobStatus.
+  std::optional<int> lost_server = {};
+  bool can_resume = false;
+  std::chrono::seconds failed_ago{0};
   int desired_servers = 0;  // indices below it are desired
   int desired_workers = 0;
   int global_batch = 0;                     // that steps should have; 0: never set

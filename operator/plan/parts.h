@@ -64,6 +64,11 @@ void PlanFinished(Draft& draft);
 // restarts.next_at when all members restart, or fails the job.
 void PlanRestarts(Draft& draft);
 
+// The job has failed because a server was lost with the only copy of its shards: the rules of
+// spec.restart decide about its end, and without one that matches all members restart if there is a
+// checkpoint. False: they do not restart.
+bool PlanLostServer(Draft& draft);
+
 // How workers have ended says nothing about those that begin now, all together.
 void ForgetEnds(TrainingJobStatus& status);
 

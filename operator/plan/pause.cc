@@ -19,8 +19,8 @@ bool IsStopping(const Draft& draft) {
   });
 }
 
-void DeleteAll(Draft& draft) {
-  for (const auto& [member, pod] : draft.pods()) draft.Delete(pod);
+void DeleteAll(Draft& draft, DeletePod::Grace grace) {
+  for (const auto& [member, pod] : draft.pods()) draft.Delete(pod, grace);
 }
 
 bool IsTraining(Draft& draft) {
@@ -102,7 +102,7 @@ void Suspend(Draft& draft) {
   if (!draft.pods().empty()) {
     WarnOfLoss(draft);
     draft.Set("Suspended", false, "Stopping", "the pods are being deleted");
-    return DeleteAll(draft);
+    return DeleteAll(draft, DeletePod::Grace::kPods);
   }
   // Only now: the CRD's rules let the whole spec change in this phase.
   draft.SetPhase(Phase::kSuspended);
@@ -156,7 +156,7 @@ bool PlanPause(Draft& draft) {
   }
   std::optional<WallTime>& next_at = draft.status().restarts.next_at;
   if (!draft.pods().empty()) {
-    DeleteAll(draft);
+    DeleteAll(draft, DeletePod::Grace::kRestart);
     return true;
   }
   if (draft.now() < *next_at) {

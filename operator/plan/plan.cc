@@ -70,6 +70,10 @@ void PlanRun(Draft& draft) {
   if (PlanPause(draft)) return;
   if (!draft.seen().refusal.empty()) return draft.Fail("InvalidSpec", draft.seen().refusal);
   if (draft.report() != nullptr && draft.report()->phase == pushpull::JobPhase::kFailed) {
+    if (PlanLostServer(draft)) {
+      if (!draft.IsFinished()) PlanPause(draft);
+      return;
+    }
     const std::string& failure = draft.report()->failure;
     return draft.Fail("TrainingFailed",
                       failure.empty() ? "the coordinator gives no reason; see its log" : failure);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "operator/plan/parts.h"
+#include "runtime/base/colocated_server.h"
 
 namespace pushpull_operator {
 
@@ -13,6 +14,9 @@ using pushpull::ExitDecision;
 using pushpull::JobRole;
 
 namespace {
+
+// The kubelet reports the end of a container within seconds, if its node is there.
+constexpr std::chrono::seconds kEndIsTold{10};
 
 const MemberRestart* RecordOf(const TrainingJobStatus& status, absl::string_view pod) {
   const std::vector<MemberRestart>& members = status.restarts.members;
@@ -149,6 +153,16 @@ std::string HintOf(const Draft& draft, const MemberId& member, const MemberEnd& 
   return "; spec.image is not set, and the operator's own image has no programs of users";
 }
 
+void RestartJob(Draft& draft,
+                const MemberPod& pod,
+                const ExitDecision& decision,
+                const std::string& text) {
+  Count(draft, pod, decision, text);
+  ForgetEnds(draft.status());
+  draft.status().restarts.next_at = draft.now() + decision.delay;
+  draft.SetPhase(Phase::kStarting);
+}
+
 void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) {
   const MemberEnd& end = *pod.end;
   const std::string& name = pod.seen->meta.key.name;
@@ -174,14 +188,18 @@ void DecideAndApply(Draft& draft, const MemberId& member, const MemberPod& pod) 
       Count(draft, pod, decision, text);
       return draft.Delete(pod);
     case ExitAction::kRestartJob:
-      Count(draft, pod, decision, text);
-      ForgetEnds(draft.status());
-      draft.status().restarts.next_at = draft.now() + decision.delay;
-      return draft.SetPhase(Phase::kStarting);
+      return RestartJob(draft, pod, decision, text);
     case ExitAction::kFailJob:
       RememberLast(draft, pod, text);
       return draft.Fail(decision.is_limit_reached ? "BackoffLimitExceeded" : "MemberFailed", text);
   }
+}
+
+// The member in whose pod the server runs.
+MemberId HostOf(int server) {
+  const auto beside = pushpull::WorkerBeside(pushpull::ServerId{static_cast<uint32_t>(server)});
+  if (!beside) return {.role = JobRole::kServer, .index = server};
+  return {.role = JobRole::kWorker, .index = static_cast<int>(beside->value())};
 }
 
 bool HasTrained(const Draft& draft) {
@@ -273,6 +291,40 @@ std::optional<MemberId> DecisiveWorker(const Draft& draft) {
       return departed;
   }
   return std::nullopt;
+}
+
+bool PlanLostServer(Draft& draft) {
+  const CoordinatorReport& report = *draft.report();
+  if (!report.lost_server) return false;
+  const MemberId member = HostOf(*report.lost_server);
+  const MemberPod* pod = draft.Find(member);
+  const bool may_be_told = pod != nullptr && !pod->end && !pod->is_deleting();
+  if (may_be_told && report.failed_ago < kEndIsTold) {
+    draft.RequeueSoon();
+    return true;
+  }
+  ObservedPod gone;
+  gone.meta.key.name = draft.NameOf(member);
+  MemberPod lost = pod == nullptr ? MemberPod{.seen = &gone} : *pod;
+  if (!lost.end) {
+    lost.end = MemberEnd{.exit = {.role = member.role, .index = member.index, .exit_code = 1},
+                         .reason = "Error",
+                         .code = std::nullopt,
+                         .detail = ""};
+  }
+  pushpull::MemberExit exit = lost.end->exit;
+  exit.restarts_job = exit.restarts_job || report.can_resume;
+  const std::string& name = lost.seen->meta.key.name;
+  const ExitDecision decision =
+      pushpull::DecideAfterExit(draft.spec().restart,
+                                exit,
+                                HistoryOf(draft.status().restarts, RecordOf(draft.status(), name)),
+                                EndsOfOtherWorkers(draft.status(), name));
+  const std::string text = absl::StrCat(report.failure, "; ", name, " ", decision.text);
+  if (decision.is_limit_reached) draft.Fail("BackoffLimitExceeded", text);
+  if (decision.action != ExitAction::kRestartJob) return decision.is_limit_reached;
+  RestartJob(draft, lost, decision, text);
+  return true;
 }
 
 void ForgetEnds(TrainingJobStatus& status) {

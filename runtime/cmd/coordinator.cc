@@ -199,6 +199,18 @@ void AwaitWaiters(RoleProcess& process, Coordinator& coordinator) {
   }
 }
 
+void LeaveOnWarning(const CoordinatorFlags& flags,
+                    const TrainingJob& job,
+                    RoleProcess& process,
+                    const std::unique_ptr<Coordinator>& coordinator) {
+  if (flags.leave_seconds == 0) return;
+  const Duration grace =
+      job.spec.checkpoint ? FromSeconds(flags.leave_seconds) : Coordinator::kNoticeTime;
+  process.LeaveOnWarning(grace, [&process, &coordinator] {
+    coordinator->Leave([&process] { process.End(absl::OkStatus()); });
+  });
+}
+
 absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
   ShareFreedMemory();
   PUSHPULL_ASSIGN_OR_RETURN(const LogLevel level, ParseLogLevel(flags.log_level));
@@ -241,13 +253,7 @@ absl::StatusOr<int> RunCoordinator(const CoordinatorFlags& flags) {
     return absl::OkStatus();
   }));
   service->Serve(*coordinator);
-  if (flags.leave_seconds > 0) {
-    const Duration grace =
-        job.spec.checkpoint ? FromSeconds(flags.leave_seconds) : Coordinator::kNoticeTime;
-    process.LeaveOnWarning(grace, [&process, &coordinator] {
-      coordinator->Leave([&process] { process.End(absl::OkStatus()); });
-    });
-  }
+  LeaveOnWarning(flags, job, process, coordinator);
   ReportReady(flags.ready_fd,
               {.control = service->address(), .data = "", .metrics = exposer->address()});
   log.Info("listening", {{"control", service->address()}, {"metrics", exposer->address()}});

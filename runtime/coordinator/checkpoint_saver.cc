@@ -103,8 +103,7 @@ void CheckpointSaver::EndJob() {
   if (!is_idle()) Apply(agreement_->GiveUp());
 }
 
-void CheckpointSaver::SetStandstill(Standstill standstill) {
-  const bool is_standing = standstill == Standstill::kWhole;
+void CheckpointSaver::SetStanding(bool is_standing) {
   if (is_standing_ == is_standing) return;
   is_standing_ = is_standing;
   has_saved_last_ = false;
@@ -116,7 +115,7 @@ void CheckpointSaver::SaveLast() {
   Apply(agreement_->EndJob(View()));
 }
 
-Announce CheckpointSaver::DescribeLast() const {
+Announce CheckpointSaver::DescribeLast(const std::string& obstacle) const {
   const Step reached = View().highest_version;
   if (!agreement_) {
     return {true,
@@ -126,13 +125,15 @@ Announce CheckpointSaver::DescribeLast() const {
   }
   const CheckpointStatus& status = agreement_->status();
   const Step saved = status.saved > 0 ? status.step : status.restored_step.value_or(Step{});
-  if (saved >= reached) {
+  // Where chunks have versions of their own, the step is that of reports, which are a little older.
+  const bool has_all = has_saved_last_ && is_idle() && status.succeeded == status.requested;
+  if (saved >= reached || has_all) {
     return {
         false,
         absl::StrCat("all members end, the checkpoint of step ", saved.value(), " is the last")};
   }
-  const std::string why =
-      status.problem.empty() ? "there was no time to save them" : status.problem;
+  std::string why = obstacle.empty() ? status.problem : obstacle;
+  if (why.empty()) why = "there was no time to save them";
   return {true,
           absl::StrCat("all members end after step ",
                        reached.value(),

@@ -48,16 +48,18 @@ class CheckpointSaver {
   void OnCaptured(WorkerId worker, const Captured& message);
   // Updates the save under way if members or view have changed; to be called after every event.
   void UpdateMembers();
-  // Whether there will be another step: a save does not wait for one that will never be taken.
-  void SetStandstill(Standstill standstill);
+  // Nobody takes another step for now, and the servers have all of the last one: a save does not
+  // wait for a step that will never be taken.
+  void SetStanding(bool is_standing);
   // Nobody takes another step, and the servers end: saves what stands, once.
   void SaveLast();
   // The save under way waits for a step that will never be taken.
   void Abandon(const std::string& why) {
     if (agreement_) Apply(agreement_->Abandon(why));
   }
-  // What a job whose processes all end keeps of its steps.
-  Announce DescribeLast() const;
+  // What a job whose processes all end keeps of its steps. `obstacle`: to the last save; empty: it
+  // is known from the last one, or time was short.
+  Announce DescribeLast(const std::string& obstacle) const;
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
   void EndJob();
@@ -96,8 +98,8 @@ class CheckpointSaver {
   uint64_t servers_revision_ = 0;  // of the servers passed to agreement_
   uint64_t view_ = 0;              // whose workers were passed to agreement_
   bool is_over_ = false;           // the workers are done
-  bool is_standing_ = false;       // nobody takes another step for now
-  bool has_saved_last_ = false;    // since then
+  bool is_standing_ = false; 
+  bool has_saved_last_ = false;  // since then
   // Mode AllReduce.
   std::vector<ViewMember> parts_;  // who captures which part of the attempt under way
   std::map<SessionId, KeptLeave> leaves_;

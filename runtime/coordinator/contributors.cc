@@ -57,11 +57,6 @@ std::set<WorkerId> Contributors::Reachable() const {
   return reachable;
 }
 
-bool Contributors::HasSteps() const {
-  return absl::c_any_of(active().members,
-                        [](const ViewMember& member) { return !member.end_step.has_value(); });
-}
-
 absl::Status Contributors::CheckIn(const Consistency& consistency,
                                    std::span<const TensorSpec> tensors) const {
   if (ring_) return CheckRingTensors(tensors);

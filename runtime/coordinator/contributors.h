@@ -42,8 +42,6 @@ class Contributors {
   bool IsGivenUp(const RegisterWorker& worker) const;
   // Members of the view that have a session.
   std::set<WorkerId> Reachable() const;
-  // A member of the view has not announced its last step.
-  bool HasSteps() const;
   // kInvalidArgument: a codec, a clip_norm or rows do not fit the job; see CheckCodecs,
   // CheckClipping, CheckRowMode.
   absl::Status Check(std::span<const TensorSpec> tensors) const {

@@ -57,7 +57,7 @@ void Coordinator::Leave(std::function<void()> done) {
 void Coordinator::EndIfNotNeeded() {
   if (!left_ || IsWaitedFor()) return;
   const bool is_noticed = executor_.Now() - left_at_ >= kNoticeTime;
-  const bool goes_alone = is_noticed && !core_.IsTakenDown() && !core_.is_saving();
+  const bool goes_alone = is_noticed && !core_.takedown().IsOfWholeJob() && !core_.is_saving();
   if (core_.IsNeededNoMore() || goes_alone) std::exchange(left_, nullptr)();
 }
 

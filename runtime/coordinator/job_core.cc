@@ -14,9 +14,6 @@
 namespace pushpull {
 namespace {
 
-constexpr char kStateIsLost[] =
-    "every worker has ended, and what only their programs knew of the last step is lost with them";
-
 std::vector<ServerStatus> ServersOf(const JobState& job) {
   std::vector<ServerStatus> servers;
   for (const auto& [id, server] : job.members.servers()) {
@@ -163,8 +160,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   members_.OnTick();
   WatchRacks();
   if (job_.lifecycle.has_started()) saver_.OnTick();
-  SaveBeforeServersLeave();
-  DropStalled();
+  takedown_.OnTick();
   traces_.KeepOnly(WorkerProcesses(job_.members));
   traces_.OnTick(now);
   return Settle();
@@ -193,9 +189,10 @@ void JobCore::DropSilent() {
 std::vector<Command> JobCore::OnStop(Successor successor) {
   const bool has_stepped_down = std::exchange(is_stopped_, true);
   if (has_stepped_down) return job_.outbox.Take();
-  const bool is_taken_down = is_ending_ && (HasNobodyToServe() || IsTakenDown());
+  const bool is_taken_down =
+      takedown_.has_begun() && (HasNobodyToServe() || takedown_.IsOfWholeJob());
   if (successor == Successor::kMayCome && is_taken_down && job_.lifecycle.is_running())
-    job_.outbox.Add(saver_.DescribeLast());
+    job_.outbox.Add(takedown_.Describe());
   if (successor == Successor::kNone || job_.lifecycle.has_succeeded()) {
     StopAll(absl::OkStatus());
   } else if (HasNobodyToServe()) {
@@ -207,45 +204,8 @@ std::vector<Command> JobCore::OnStop(Successor successor) {
 std::vector<Command> JobCore::BeginLeave(SteadyTime now) {
   Begin(now);
   if (is_stopped_) return {};
-  is_ending_ = true;
-  members_.SetEnding();
+  takedown_.Begin();
   return Settle();
-}
-
-// To be called after every event.
-void JobCore::SaveWhatStands() {
-  const Standstill standstill = members_.standstill();
-  saver_.SetStandstill(standstill);
-  if (!job_.lifecycle.is_running() || !(is_ending_ || IsTakenDown())) return;
-  if (standstill == Standstill::kWhole) saver_.SaveLast();
-  if (standstill == Standstill::kBroken && is_ending_) saver_.Abandon(kStateIsLost);
-}
-
-// The others end their step, which is then saved: there is no time to wait for those that hang.
-void JobCore::DropStalled() {
-  const bool is_due = is_ending_ && job_.options.checkpoint && IsTakenDown();
-  const std::optional<Stall> stall = is_due ? job_.stalls.Current(job_.now) : std::nullopt;
-  if (!stall || !job_.lifecycle.is_running()) return;
-  for (const WorkerId worker : stall->missing) {
-    if (const auto* member = job_.members.Find(worker))
-      members_.Drop(member->session, "all members end, and the step under way waits for it");
-  }
-}
-
-// The last values may go with the servers, however long the workers go on.
-void JobCore::SaveBeforeServersLeave() {
-  const View& view = members_.contributors().active();
-  const bool is_at_risk = job_.lifecycle.is_running() && job_.options.checkpoint &&
-                          members_.resizer().AreAllLeaving() &&
-                          members_.standstill() == Standstill::kNone;
-  if (!is_at_risk) {
-    has_saved_for_leaving_ = false;
-    return;
-  }
-  const bool all_end = absl::c_all_of(view.members, [this](const ViewMember& member) {
-    return member.end_step || job_.statistics.IsEnding(member.worker);
-  });
-  if (!all_end && !std::exchange(has_saved_for_leaving_, true)) saver_.Request().IgnoreError();
 }
 
 bool JobCore::HasNobodyToServe() const {
@@ -256,7 +216,7 @@ bool JobCore::HasNobodyToServe() const {
     if (const std::optional<ServerId> server = job_.members.ServerAt(session))
       return members_.resizer().IsLeaving(*server);
     // The next coordinator admits it.
-    return is_ending_ &&
+    return takedown_.has_begun() &&
            members_.contributors().active().Find(*job_.members.WorkerAt(session)) == nullptr;
   });
 }
@@ -272,7 +232,7 @@ std::vector<Command> JobCore::Settle() {
     saver_.EndJob();
   }
   saver_.UpdateMembers();
-  SaveWhatStands();
+  takedown_.Settle();
   if (job_.lifecycle.has_failed() && !std::exchange(has_announced_failure_, true)) {
     job_.outbox.Warn(absl::StrCat("the job fails: ", job_.lifecycle.failure()));
     saver_.GiveUp();
@@ -426,22 +386,13 @@ absl::StatusOr<std::vector<Command>> JobCore::SetMode(SteadyTime now, const Mode
   return Settle();
 }
 
-absl::Status JobCore::CheckCanSave() const {
-  PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
-  const absl::string_view job = job_.options.settings.job;
-  if (members_.standstill() == Standstill::kBroken)
-    return absl::FailedPreconditionError(absl::StrCat("job ", job, ": ", kStateIsLost));
-  const bool has_values =
-      !job_.options.consistency.is_ring() || !members_.contributors().active().members.empty();
-  if (has_values) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("job ", job, ": no worker is there, and nobody else has values to save"));
-}
-
 absl::StatusOr<std::vector<Command>> JobCore::SaveCheckpoint(SteadyTime now) {
   PUSHPULL_RETURN_IF_ERROR(CheckKnown());
   Begin(now);
-  if (job_.options.checkpoint) PUSHPULL_RETURN_IF_ERROR(CheckCanSave());
+  if (job_.options.checkpoint) {
+    PUSHPULL_RETURN_IF_ERROR(job_.lifecycle.CheckRunning());
+    PUSHPULL_RETURN_IF_ERROR(takedown_.CheckHasValues());
+  }
   PUSHPULL_RETURN_IF_ERROR(saver_.Request());
   return Settle();
 }

@@ -36,6 +36,7 @@
 #include "runtime/coordinator/job_members.h"
 #include "runtime/coordinator/job_state.h"
 #include "runtime/coordinator/own_silence.h"
+#include "runtime/coordinator/takedown.h"
 #include "runtime/coordinator/trace_collector.h"
 
 namespace pushpull {
@@ -48,6 +49,7 @@ class JobCore {
         own_silence_(job_.options.peer_timeout),
         members_(job_),
         saver_(job_, members_),
+        takedown_(job_, members_, saver_),
         traces_(job_.options.term) {}
 
   std::vector<Command> OnMessage(SteadyTime now, SessionId session, const FromMember& message);
@@ -68,8 +70,7 @@ class JobCore {
   // The job is over, or every member that could continue with another coordinator has left or is
   // about to, and what they leave is saved: the whole job is being taken down.
   bool IsNeededNoMore() const { return HasNobodyToServe() && saver_.is_idle(); }
-  // Whoever has the job's values is about to end.
-  bool IsTakenDown() const { return members_.resizer().AreAllLeaving() || saver_.IsRingLeaving(); }
+  const Takedown& takedown() const { return takedown_; }
   bool is_saving() const { return !saver_.is_idle(); }
 
   // Changes the desired number of servers and workers: the indices 0 to n - 1. The launcher or the
@@ -109,8 +110,6 @@ class JobCore {
   void Begin(SteadyTime now);
   // kUnavailable: this coordinator does not know the job's state yet, or is ending.
   absl::Status CheckKnown() const;
-  // kFailedPrecondition: nothing can be saved for now.
-  absl::Status CheckCanSave() const;
   bool StepsDownOver(SessionId closing);
   bool CountsAsLost(SessionId session) const;
   void StepDown(const std::string& why);
@@ -128,9 +127,6 @@ class JobCore {
 
   bool HasNobodyToServe() const;
   std::vector<Command> Settle();
-  void SaveWhatStands();
-  void SaveBeforeServersLeave();
-  void DropStalled();
   void WatchStall();
   void WatchCulprits();
   void WatchRacks();
@@ -140,12 +136,11 @@ class JobCore {
   OwnSilence own_silence_;
   JobMembers members_;
   CheckpointSaver saver_;
+  Takedown takedown_;
   TraceCollector traces_;
   bool has_announced_failure_ = false;
-  bool are_in_one_rack_ = false;        // all replicas of some shards, as last logged
-  bool has_saved_for_leaving_ = false;  // since every server is about to end
-  bool is_ending_ = false;              // this coordinator's process is about to end
-  bool is_stopped_ = false;             // this coordinator ends and decides nothing more
+  bool are_in_one_rack_ = false;  // all replicas of some shards, as last logged
+  bool is_stopped_ = false;       // this coordinator ends and decides nothing more
 };
 
 }  // namespace pushpull

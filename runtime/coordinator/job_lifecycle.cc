@@ -46,6 +46,9 @@ void JobLifecycle::AddTo(JobStatus& status, SteadyTime now) const {
   status.phase = phase_;
   status.failure = failure_.text;
   status.failure_exit_code = failure_.exit_code;
+  status.lost_server = failure_.lost_server;
+  status.can_resume = failure_.can_resume;
+  if (failed_at_) status.failed_seconds = ToSeconds(now - *failed_at_);
   if (started_at_) status.seconds = ToSeconds(ended_at_.value_or(now) - *started_at_);
 }
 

@@ -28,6 +28,9 @@ struct JobFailure {
   uint32_t exit_code = 0;  // of `pushpull run`; 0: the usual one
   // No worker can say which tensor and step the failure interrupted, so none is waited for.
   bool is_final = true;
+  // It was lost with the only copy of its shards: what follows is up to spec.restart.
+  std::optional<ServerId> lost_server = {};
+  bool can_resume = false;  // the job has a checkpoint to begin again from
 };
 
 // Thread-compatible.

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 
 #include "runtime/base/status_macros.h"
-#include "runtime/checkpoint/tensor_roles.h"
 #include "runtime/coordinator/ring_rules.h"
 
 namespace pushpull {
@@ -120,20 +119,60 @@ bool UpdateMembers(const JobSize& size,
   return SetRacks(size.racks, job.members, shards, roster);
 }
 
+absl::Status CheckRegistration(const JobState& job,
+                               Recovery& recovery,
+                               Term promised,
+                               const absl::Status& index) {
+  PUSHPULL_RETURN_IF_ERROR(recovery.CheckTerm(promised));
+  if (job.lifecycle.has_failed()) return absl::UnavailableError(job.lifecycle.failure());
+  // The size is not known until the recovery is over.
+  return recovery.is_under_way() ? absl::OkStatus() : index;
+}
+
+void Retire(ServerId server, JobState& job) {
+  job.statistics.RetireServer(server);
+  job.stalls.Remove(server);
+  job.culprits.Remove(server);
+}
+
+void Retire(WorkerId worker, JobState& job) {
+  job.statistics.RetireWorker(worker);
+  job.culprits.Remove(worker);
+  job.stalls.Remove(worker);
+}
+
+JobFailure LossOf(ServerId server, std::string text, bool is_final, const JobState& job) {
+  return {.text = std::move(text),
+          .is_final = is_final,
+          .lost_server = server,
+          .can_resume = job.can_resume()};
+}
+
+Announce DescribeGone(const std::string& server,
+                      const std::string& why,
+                      bool was_released,
+                      bool were_shards_lost) {
+  if (was_released) return {false, absl::StrCat(server, " has gone")};
+  const char* then = were_shards_lost ? "" : "; its shards go to others";
+  return {true, absl::StrCat(server, " is lost: ", why, then)};
+}
+
+std::string DescribeLost(WorkerId worker, const std::string& why) {
+  return absl::StrCat(ToString(worker), " is lost: ", why, "; the others go on without it");
+}
+
+std::string KeepsShards(ServerId server) {
+  return absl::StrCat(ToString(server), " keeps its shards for now: nobody is there to take them");
+}
+
 }  // namespace
 
 // ---- members that join ----
 
-absl::Status JobMembers::CheckRegistration(Term promised, const absl::Status& index) {
-  PUSHPULL_RETURN_IF_ERROR(recovery_.CheckTerm(promised));
-  if (job_.lifecycle.has_failed()) return absl::UnavailableError(job_.lifecycle.failure());
-  // The size is not known until the recovery is over.
-  return is_recovering() ? absl::OkStatus() : index;
-}
-
 void JobMembers::On(SessionId session, const RegisterServer& message) {
   const ServerId id = message.server;
-  absl::Status status = CheckRegistration(message.promised, resizer_.CheckIndex(id));
+  absl::Status status =
+      CheckRegistration(job_, recovery_, message.promised, resizer_.CheckIndex(id));
   if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
   // The same process has reconnected before the end of its old session was noticed. Another process
   // has to wait until the old one is dead.
@@ -157,8 +196,8 @@ void JobMembers::On(SessionId session, const RegisterServer& message) {
 
 void JobMembers::On(SessionId session, const RegisterWorker& message) {
   const WorkerId id = message.worker;
-  absl::Status status =
-      CheckRegistration(message.promised, CheckPlace(job_.options, resizer_, message));
+  absl::Status status = CheckRegistration(
+      job_, recovery_, message.promised, CheckPlace(job_.options, resizer_, message));
   if (!status.ok()) return job_.outbox.Refuse(session, std::move(status));
   if (const auto* known = job_.members.Find(id)) Drop(known->session, "replaced by a new process");
   if (!is_recovering() && contributors_.IsGivenUp(message))
@@ -198,10 +237,8 @@ void JobMembers::On(ServerId server, const DrainRequest& /*message*/) {
   job_.outbox.Log(absl::StrCat(ToString(server), " is to end and asks to leave"));
   if (is_recovering() || job_.lifecycle.has_failed()) return;
   Retarget();
-  if (resizer_.IsTarget(server) && !shards_.replicas().is_drained(server)) {
-    job_.outbox.Warn(
-        absl::StrCat(ToString(server), " keeps its shards for now: nobody is there to take them"));
-  }
+  if (resizer_.IsTarget(server) && !shards_.replicas().is_drained(server))
+    job_.outbox.Warn(KeepsShards(server));
 }
 
 void JobMembers::Lose(SessionId session, const std::string& why) {
@@ -215,9 +252,7 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   const bool was_released = resizer_.IsReleased(id);
   const bool has_leaving = resizer_.has_leaving();
   resizer_.OnServerGone(id);
-  job_.statistics.RetireServer(id);
-  job_.stalls.Remove(id);
-  job_.culprits.Remove(id);
+  Retire(id, job_);
   if (is_recovering()) return recovery_.Remove(id);
   if (job_.lifecycle.is_over()) return;
   const std::string who = absl::StrCat(ToString(id), " (", server.info.data_address, ")");
@@ -232,12 +267,10 @@ void JobMembers::Lose(const MemberRegistry::Server& server, const std::string& w
   const std::string fatal = change.lost.empty() ? "" : losses_.WhyFatal(view.consistency);
   if (!fatal.empty()) {
     // Workers with a push under way will report which tensor and step it was.
-    return job_.Fail({.text = absl::StrCat(who, " is lost: ", why, "; ", fatal),
-                      .is_final = view.members.empty()});
+    return job_.Fail(
+        LossOf(id, absl::StrCat(who, " is lost: ", why, "; ", fatal), view.members.empty(), job_));
   }
-  const char* then = change.lost.empty() ? "; its shards go to others" : "";
-  if (!was_released) job_.outbox.Warn(absl::StrCat(who, " is lost: ", why, then));
-  if (was_released) job_.outbox.Log(absl::StrCat(who, " has gone"));
+  job_.outbox.Add(DescribeGone(who, why, was_released, !change.lost.empty()));
   UpdateServers();
   shards_.Apply(change);
   if (has_leaving || was_released) Retarget();
@@ -248,13 +281,9 @@ void JobMembers::Lose(const MemberRegistry::Worker& worker, const std::string& w
   const WorkerId id = worker.info.worker;
   waiting_.erase(id);
   roster_.OnGone(id);
-  job_.statistics.RetireWorker(id);
-  job_.culprits.Remove(id);
-  job_.stalls.Remove(id);
+  Retire(id, job_);
   if (is_recovering()) return recovery_.Remove(id);
-  if (!worker.is_leaving)
-    job_.outbox.Warn(
-        absl::StrCat(ToString(id), " is lost: ", why, "; the others go on without it"));
+  if (!worker.is_leaving) job_.outbox.Warn(DescribeLost(id, why));
   was_last_lost_ |= !worker.is_leaving && contributors_.active().Find(id) != nullptr;
   contributors_.Remove(id);
 }
@@ -374,14 +403,6 @@ absl::Status JobMembers::SetMode(const ModeChange& change) {
 
 // ---- the end of all processes ----
 
-Standstill JobMembers::standstill() const {
-  const bool is_known = contributors_.has_started() && !is_recovering();
-  if (!is_known || job_.options.consistency.is_ring() || contributors_.HasSteps())
-    return Standstill::kNone;
-  const bool lacks_state = was_last_lost_ && HoldProgramState(shards_.catalog().Specs());
-  return lacks_state ? Standstill::kBroken : Standstill::kWhole;
-}
-
 void JobMembers::SetEnding() {
   is_ending_ = true;
   resizer_.KeepPlaces();
@@ -398,8 +419,10 @@ void JobMembers::OnTick() {
 }
 
 void JobMembers::Settle(const std::string& checkpoint, bool is_saved) {
-  if (contributors_.has_started() && !job_.lifecycle.has_started() && !job_.lifecycle.has_failed())
+  if (contributors_.has_started() && !job_.lifecycle.has_started() &&
+      !job_.lifecycle.has_failed()) {
     job_.lifecycle.Start(job_.now);
+  }
   AdvanceLosses(checkpoint);
   if (!job_.lifecycle.has_failed() && contributors_.AdvanceMode(job_.lifecycle.is_running()))
     AdmitReady();

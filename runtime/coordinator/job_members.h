@@ -28,13 +28,6 @@
 
 namespace pushpull {
 
-// Whether any worker of a job with servers will take another step.
-enum class Standstill {
-  kNone,   // one will
-  kWhole,  // none will, and the servers have everything of the last step
-  kBroken  // none will, and what only the last ones' programs knew of it is lost with them
-};
-
 // Thread-compatible. Failures of the job go to its lifecycle.
 class JobMembers {
  public:
@@ -56,7 +49,8 @@ class JobMembers {
   // The highest step before which workers have announced to leave.
   Step end_step() const { return end_step_; }
   bool is_recovering() const { return recovery_.is_under_way(); }
-  Standstill standstill() const;
+  // The worker that contributed last did not leave in order.
+  bool was_last_lost() const { return was_last_lost_; }
   // The coordinator's process is about to end: admits no other worker, and moves no shards while
   // every server is about to end as well.
   void SetEnding();
@@ -124,7 +118,6 @@ class JobMembers {
   void On(WorkerId worker, const ShardCopies& message) { losses_.OnCopies(worker, message); }
   void On(ServerId server, const Rebuilt& message) { losses_.OnRebuilt(server, message); }
 
-  absl::Status CheckRegistration(Term promised, const absl::Status& index);
   void Welcome(SessionId session, Term promised);
   void Lose(const MemberRegistry::Server& server, const std::string& why);
   void Lose(const MemberRegistry::Worker& worker, const std::string& why);
@@ -155,7 +148,7 @@ class JobMembers {
   WorkerRoster roster_;
   Step end_step_;
   bool is_ending_ = false;
-  bool was_last_lost_ = false;                   // the worker that contributed last
+  bool was_last_lost_ = false;
   std::map<WorkerId, RegisterTensors> waiting_;  // until the first can be placed on servers
 };
 

@@ -64,6 +64,8 @@ struct JobState {
              .values_only = values_only};
   }
 
+  // It has a checkpoint of its own.
+  bool can_resume() const { return !saved.folder.empty() && !saved.values_only; }
   void Fail(JobFailure failure) { lifecycle.Fail(now, std::move(failure)); }
 
   const JobCoreOptions options;

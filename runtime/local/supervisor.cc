@@ -68,16 +68,6 @@ std::string TookTooLong(const char* what, std::chrono::seconds limit, const char
   return absl::StrCat(what, " ", limit.count(), " s (spec.", field, ")");
 }
 
-std::string DescribeSave(const absl::StatusOr<Step>& saved, const JobStatus& status) {
-  if (saved.ok()) return absl::StrCat("pushpull: checkpoint of step ", saved->value(), " saved");
-  return absl::StrCat("pushpull: no checkpoint: ",
-                      saved.status().message(),
-                      "; the job was at step ",
-                      status.step.value(),
-                      ", its last checkpoint is of step ",
-                      LastSaved(status).value());
-}
-
 absl::StatusOr<std::string> KeepManifest(const LocalJob& local) {
   const std::string& merged = local.options.merged_manifest;
   return merged.empty() ? local.workdir.KeepManifest(local.options.manifest_path)
@@ -141,6 +131,48 @@ void FollowLeftOut(CoordinatorLink& coordinator,
   coordinator.LeaveOut(UnknownTo(status, over));
 }
 
+// Members that end because of one another, and the coordinator, which takes no end for a failure
+// any more.
+std::vector<StopStage> MembersFirst(Duration grace) {
+  return {{{JobRole::kWorker, JobRole::kServer}, grace}, {{JobRole::kCoordinator}, grace}};
+}
+
+std::vector<StopStage> InOrder() {
+  return {{{JobRole::kWorker}, kStopGrace},
+          {{JobRole::kCoordinator}, kStopGrace},
+          {{JobRole::kServer}, kStopGrace}};
+}
+
+bool CanSave(const LaunchOptions& options, const JobStatus& status) {
+  return !options.checkpoints.empty() && status.phase == JobPhase::kRunning && status.has_stepped();
+}
+
+void SayNothingIsSaved(const LaunchOptions& options, Console& console) {
+  if (options.checkpoints.empty()) return;
+  console.Print("pushpull: no checkpoint: the job has made no step that is not saved");
+}
+
+// The job has failed with a server, whose end the rules are yet to decide about.
+bool AwaitsVerdict(const JobStatus& status,
+                   const std::set<std::string>& lost_servers,
+                   MemberTable& members) {
+  const MemberProcess* server =
+      status.lost_server ? members.Find(ToString(*status.lost_server)) : nullptr;
+  if (server == nullptr) return false;
+  if (!server->is_running()) return lost_servers.contains(server->name());
+  server->KillGroup();  // it hangs, and no job has a place for it any more
+  return true;
+}
+
+void KillIfSilent(CoordinatorLink& link, MemberTable& members, Console& console) {
+  const MemberProcess& coordinator = *members.Find("coordinator");
+  if (!coordinator.is_running() || link.SinceLastAnswer() < kSilenceMax) return;
+  link.RestartSilence();
+  console.Print(
+      absl::StrCat("pushpull: coordinator at ", link.address(), " does not answer; killed"));
+  coordinator.KillGroup();
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
@@ -159,7 +191,8 @@ Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
                 .on_ready = [this](const MemberProcess& member) { OnReady(member); },
                 .on_end = [this](const MemberProcess& member,
                                  const ProcessEnd& end) { OnEnd(member, end); }}),
-      restarts_(spec_.restart, loop_) {}
+      restarts_(spec_.restart, loop_),
+      save_(members_, coordinator_, console_, loop_, [this](int code) { StopInOrder(code); }) {}
 
 void Supervisor::CancelTimers() {
   restarts_.Cancel();
@@ -238,8 +271,8 @@ void Supervisor::OnEnd(const MemberProcess& process, const ProcessEnd& end) {
     if (members_.ContinueStop()) End();
     return;
   }
-  if (is_ending_to_save_ && members_.ContinueStop()) return SaveWhatStands();
-  if (is_failing_ || saving_for_) return;
+  save_.OnEnd();
+  if (is_failing_ || save_.has_begun()) return;
   const std::string name = process.name();
   const JobRole role = process.role();
   if (IsOver(role)) {
@@ -275,9 +308,14 @@ void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTim
 
 void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up) {
   const JobStatus& status = coordinator_.status();
-  if (!status.failure.empty()) return FailWithReason(status.failure);
   const MemberProcess* member = members_.Find(name);
-  if (member == nullptr || member->is_running()) return;  // the end of an earlier start
+  const bool is_earlier = member == nullptr || member->is_running();  // the end of an earlier start
+  if (!status.failure.empty()) {
+    const bool is_lost = status.lost_server && name == ToString(*status.lost_server);
+    if (is_lost && !is_earlier) return JudgeLostServer(name, end);
+    return AwaitsVerdict(status, lost_servers_, members_) ? void() : FailWithReason(status.failure);
+  }
+  if (is_earlier) return;
   const bool is_server = member->role() == JobRole::kServer;
   if (is_server && AwaitsServers()) return StartAgain(*member, end);
   const bool is_listed = is_server && IsListed(status, member->endpoint());
@@ -299,6 +337,20 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   // without the server.
   if (is_listed) return Fail(kExitFailed, absl::StrCat(name, " ", ToString(end)));
   StartAgain(*member, end);
+}
+
+// Only a restart of all members brings its shards back.
+void Supervisor::JudgeLostServer(const std::string& name, const ProcessEnd& end) {
+  lost_servers_.erase(name);
+  const JobStatus& status = coordinator_.status();
+  MemberExit exit = members_.Find(name)->ExitOf(end, status, training_began_at_);
+  exit.restarts_job = exit.restarts_job || status.can_resume;
+  const ExitDecision decision = restarts_.Decide(name, exit);
+  if (decision.is_limit_reached)
+    return Fail(kExitFailed, absl::StrCat(status.failure, "; ", name, " ", decision.text));
+  if (decision.action != ExitAction::kRestartJob) return FailWithReason(status.failure);
+  console_.Print(absl::StrCat("pushpull: ", status.failure, "; ", name, " ", decision.text));
+  RestartJob(decision.delay);
 }
 
 // A coordinator that recovers a job which has not begun waits for each of its servers. Later its
@@ -333,19 +385,19 @@ void Supervisor::Apply(MemberProcess& member, const MemberExit& exit, const std:
   if (decision.action != ExitAction::kDone) console_.Print(absl::StrCat("pushpull: ", text));
   if (decision.action == ExitAction::kRestartPod)
     return restarts_.RunAfter(name, decision.delay, [this, name] { Restart(name); });
-  if (decision.action == ExitAction::kRestartJob) {
-    start_again_after_ = decision.delay;
-    return Stop(kExitFailed,
-                {{{JobRole::kWorker, JobRole::kServer}, kStopGrace},
-                 {{JobRole::kCoordinator}, kStopGrace}});
-  }
+  if (decision.action == ExitAction::kRestartJob) return RestartJob(decision.delay);
   member.SetDone();
   decision.action == ExitAction::kSucceedJob ? EndWorkers() : FinishIfDone();
 }
 
+void Supervisor::RestartJob(Duration delay) {
+  start_again_after_ = delay;
+  Stop(kExitFailed, MembersFirst(kStopGrace));
+}
+
 // A member that is no longer desired when its delay is over is forgotten instead.
 void Supervisor::Restart(const std::string& name) {
-  if (stopping_with_ || saving_for_) return;
+  if (stopping_with_ || save_.has_begun()) return;
   const MemberProcess& member = *members_.Find(name);
   if (IsOver(member.role())) return;
   if (member.role() != JobRole::kCoordinator) {
@@ -411,11 +463,14 @@ void Supervisor::Poll() {
 void Supervisor::OnStatus(bool has_answer) {
   if (stopping_with_ || is_failing_) return;
   if (AwaitsServers() && has_started_workers_) StartMissing(JobRole::kServer);
-  if (!has_answer) return KillSilentCoordinator();
+  if (!has_answer) return KillIfSilent(coordinator_, members_, console_);
   const JobStatus& status = coordinator_.status();
   has_saved_ = has_saved_ || status.checkpoint.saved > 0;
-  if (status.phase == JobPhase::kFailed) return Fail(FailureExitCode(status), status.failure);
-  if (saving_for_) return;
+  if (status.phase == JobPhase::kFailed)
+    return AwaitsVerdict(status, lost_servers_, members_)
+               ? void()
+               : Fail(FailureExitCode(status), status.failure);
+  if (save_.has_begun()) return;
   if (status.phase != JobPhase::kStarting && !std::exchange(has_training_begun_, true))
     OnTrainingBegun();
   StartWorkersIfDue();
@@ -442,15 +497,6 @@ void Supervisor::OnTrainingBegun() {
   });
 }
 
-void Supervisor::KillSilentCoordinator() {
-  const MemberProcess& coordinator = *members_.Find("coordinator");
-  if (!coordinator.is_running() || coordinator_.SinceLastAnswer() < kSilenceMax) return;
-  coordinator_.RestartSilence();
-  console_.Print(absl::StrCat(
-      "pushpull: coordinator at ", coordinator_.address(), " does not answer; killed"));
-  coordinator.KillGroup();
-}
-
 // ---- failure ----
 
 // The coordinator's text names peer, tensor and step once the workers have reported them.
@@ -472,15 +518,13 @@ void Supervisor::Fail(int exit_code, const std::string& text) {
   if (stopping_with_) return;
   failure_ = text;
   console_.Print(absl::StrCat("pushpull: job ", local_.job.metadata.name, " failed: ", text));
-  Stop(exit_code,
-       {{{JobRole::kWorker, JobRole::kServer}, kFailureGrace},
-        {{JobRole::kCoordinator}, kFailureGrace}});
+  Stop(exit_code, MembersFirst(kFailureGrace));
 }
 
 // ---- stop ----
 
 void Supervisor::OnSignal(int signal) {
-  const bool is_first = (!stopping_with_ && !saving_for_) || start_again_after_;
+  const bool is_first = (!stopping_with_ && !save_.has_begun()) || start_again_after_;
   start_again_after_.reset();
   if (!is_first) {
     members_.KillAll();
@@ -489,73 +533,16 @@ void Supervisor::OnSignal(int signal) {
   }
   console_.Print("pushpull: stopping");
   failure_ = absl::StrCat("stopped by signal ", signal);
-  if (CanSave()) return SaveThenStop(128 + signal);
-  if (!local_.options.checkpoints.empty())
-    console_.Print("pushpull: no checkpoint: the job has made no step that is not saved");
+  if (has_started_workers_ && !is_failing_ && CanSave(local_.options, coordinator_.status()))
+    return save_.Begin(128 + signal);
+  SayNothingIsSaved(local_.options, console_);
   StopInOrder(128 + signal);
-}
-
-bool Supervisor::CanSave() const {
-  return !local_.options.checkpoints.empty() && has_started_workers_ && !is_failing_ &&
-         coordinator_.status().phase == JobPhase::kRunning && coordinator_.status().has_stepped();
-}
-
-void Supervisor::SaveThenStop(int exit_code) {
-  saving_for_ = exit_code;
-  console_.Print("pushpull: saving a checkpoint first; a second signal stops at once");
-  const SteadyTime step_due = loop_.Now() + kStepGrace;
-  const auto is_vain = [this, step_due, before = coordinator_.status().steps_made](const auto& it) {
-    return IsStuck(it) || (loop_.Now() >= step_due && it.steps_made <= before);
-  };
-  coordinator_.SaveCheckpoint(kSaveGrace, is_vain, [this](const absl::StatusOr<Step>& saved) {
-    absl::IsAborted(saved.status()) ? EndWorkersThenSave() : EndSave(saved);
-  });
-}
-
-// The others can end their step once those that it waits for are gone.
-void Supervisor::EndWorkersThenSave() {
-  const JobStatus& status = coordinator_.status();
-  console_.Print("pushpull: the step under way does not end; the workers are stopped first");
-  is_ending_to_save_ = true;
-  const std::vector<WorkerId> missing =
-      status.stall ? status.stall->missing : std::vector<WorkerId>();
-  for (const WorkerId worker : missing) {
-    const MemberProcess* member = members_.Find(ToString(worker));
-    if (member != nullptr && member->is_running()) member->KillGroup();
-  }
-  if (members_.Stop({{.roles = {JobRole::kWorker}, .grace = kStopGrace, .is_urgent = false}}))
-    SaveWhatStands();
-}
-
-void Supervisor::SaveWhatStands() {
-  coordinator_.AwaitStatus({.is_enough = HasNoWorker,
-                            .period = kReasonPeriod,
-                            .give_up = loop_.Now() + kReasonGrace,
-                            .then = [this] {
-                              const JobStatus& status = coordinator_.status();
-                              // In mode AllReduce the last worker has left once its values were
-                              // saved.
-                              if (IsSaved(status) && LastSaved(status) >= status.step)
-                                return EndSave(LastSaved(status));
-                              coordinator_.SaveCheckpoint(
-                                  kSaveGrace,
-                                  [](const JobStatus&) { return false; },
-                                  [this](const absl::StatusOr<Step>& saved) { EndSave(saved); });
-                            }});
-}
-
-void Supervisor::EndSave(const absl::StatusOr<Step>& saved) {
-  console_.Print(DescribeSave(saved, coordinator_.status()));
-  StopInOrder(*saving_for_);
 }
 
 // The coordinator ends before the servers and tells them to stop: if it were left, it would take
 // the end of its servers for a failure.
 void Supervisor::StopInOrder(int exit_code) {
-  Stop(exit_code,
-       {{{JobRole::kWorker}, kStopGrace},
-        {{JobRole::kCoordinator}, kStopGrace},
-        {{JobRole::kServer}, kStopGrace}});
+  Stop(exit_code, InOrder());
 }
 
 void Supervisor::Stop(int exit_code, std::vector<StopStage> stages) {
@@ -574,8 +561,8 @@ void Supervisor::End() {
 
 void Supervisor::StartJobAgain(Duration delay) {
   stopping_with_.reset();
-  saving_for_.reset();
-  is_ending_to_save_ = is_ending_workers_ = false;
+  save_.Reset();
+  is_ending_workers_ = false;
   has_started_workers_ = has_training_begun_ = false;
   coordinator_.Reset();
   lost_servers_.clear();

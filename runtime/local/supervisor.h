@@ -29,6 +29,7 @@
 #include "runtime/local/member_table.h"
 #include "runtime/local/report.h"
 #include "runtime/local/restarts.h"
+#include "runtime/local/stop_save.h"
 #include "runtime/membership/job_status.h"
 
 namespace pushpull {
@@ -56,6 +57,7 @@ class Supervisor {
   // coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
   void JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
+  void JudgeLostServer(const std::string& name, const ProcessEnd& end);
   // Starts the member again if it is still desired.
   void StartAgain(const MemberProcess& member, const ProcessEnd& end);
   // Applies spec.restart.
@@ -63,6 +65,7 @@ class Supervisor {
   // `detail`: what the member said about its end, or why it was not started; may be empty.
   void Apply(MemberProcess& member, const MemberExit& exit, const std::string& detail);
   void Restart(const std::string& name);
+  void RestartJob(Duration delay);
   bool IsDesired(const MemberProcess& member) const;
   void Forget(const MemberProcess& member);
   void FinishIfDone();
@@ -77,17 +80,10 @@ class Supervisor {
   void OnStatus(bool has_answer);
   void StartMissing(JobRole role);
   void OnTrainingBegun();
-  void KillSilentCoordinator();
 
   void Fail(int exit_code, const std::string& text);
   // Fails with the coordinator's reason, or with `text` if it has none in time.
   void FailWithReason(const std::string& text);
-  bool CanSave() const;
-  void SaveThenStop(int exit_code);
-  // No step can be made: ends the workers, then saves what the last one has left.
-  void EndWorkersThenSave();
-  void SaveWhatStands();
-  void EndSave(const absl::StatusOr<Step>& saved);
   void StopInOrder(int exit_code);
   void Stop(int exit_code, std::vector<StopStage> stages);
   void End();
@@ -105,6 +101,7 @@ class Supervisor {
   CoordinatorLink coordinator_;
   MemberTable members_;
   Restarts restarts_;
+  StopSave save_;
   std::string manifest_;  // the workdir's copy
   bool has_started_workers_ = false;
   bool has_training_begun_ = false;
@@ -112,8 +109,6 @@ class Supervisor {
   std::set<std::string> lost_servers_;  // ended, but not judged yet
   std::string failure_;
   bool is_ending_workers_ = false;    // the job succeeded before they were done
-  std::optional<int> saving_for_;     // the exit code of the orderly stop that follows
-  bool is_ending_to_save_ = false;    // the workers, because no step can be made
   bool has_saved_ = false;            // in this run, including earlier starts of the job
   bool is_failing_ = false;           // waiting for the coordinator's reason
   std::optional<int> stopping_with_;  // the exit code

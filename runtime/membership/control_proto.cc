@@ -315,7 +315,8 @@ PUSHPULL_WIRE(JobStatus, F(job), F(phase), F(failure), F(failure_exit_code), F(t
               F(newest_uneven_steps), F(sync_seconds), F(phase_seconds), F(losses), F(results), F(servers), F(workers),
               F(checkpoint), F(consistency).OrDefault(), F(is_mode_changing), F(mode_problem), F(stall), F(resizes),
               F(state_losses), F(culprits), F(batch), F(global_batch),
-              F(noise_scale), F(shards_in_one_rack), F(steps_made));
+              F(noise_scale), F(shards_in_one_rack), F(steps_made),
+              F(lost_server), F(can_resume), F(failed_seconds));
 
 // clang-format on
 #undef F

@@ -181,6 +181,11 @@ struct JobStatus {
   std::string failure;  // why the job failed, one line; empty otherwise
   // Exit code of `pushpull run` for this failure; 0: the default, 1.
   uint32_t failure_exit_code = 0;
+  // The job failed because this server was lost with the only copy of its shards. The rules of
+  // spec.restart decide about that; `can_resume`: from a checkpoint, if none of them matches.
+  std::optional<ServerId> lost_server;
+  bool can_resume = false;
+  double failed_seconds = 0;  // since the failure
   Term term;
   Epoch epoch;  // highest in force
   uint64_t view = 0;

@@ -149,8 +149,7 @@ void RingMember::On(const TraceSteps& message) {
 
 WorkerProgress RingMember::ReportedProgress() const {
   return {.chunks = no_chunks_,
-          .step = has_begun() ? std::optional<Step>(client_->step()) : std::nullopt,
-          .is_ending = departure_.is_end_requested()};
+          .step = has_begun() ? std::optional<Step>(client_->step()) : std::nullopt};
 }
 
 // ---- registering ----
@@ -233,9 +232,8 @@ void RingMember::OnRingBroken(const absl::Status& why) {
 // ---- leaving, and the job's end ----
 
 void RingMember::OnEndRequested() {
-  log_.Info("told to end: leaves after this step");
-  if (!client_) return;
-  has_begun() ? reports_.SendHeartbeat() : EndBeforeFirstStep();
+  reports_.SetEnding(log_);
+  if (client_ && !has_begun()) EndBeforeFirstStep();
 }
 
 void RingMember::EndBeforeFirstStep() {

@@ -206,8 +206,7 @@ void WorkerMember::On(const Stop& message) {
 WorkerProgress WorkerMember::ReportedProgress() const {
   return {.chunks = client_->chunks(),
           .step = has_begun() ? std::optional<Step>(ProgramStep(Progress())) : std::nullopt,
-          .steps_skipped = consistency_.steps_skipped,
-          .is_ending = departure_.is_end_requested()};
+          .steps_skipped = consistency_.steps_skipped};
 }
 
 Step WorkerMember::Progress() const {
@@ -290,11 +289,8 @@ void WorkerMember::OnStepSettled(Step version) {
 // ---- leaving, and the job's end ----
 
 void WorkerMember::OnEndRequested() {
-  log_.Info("told to end: leaves after this step");
-  if (!client_) return;
-  if (!has_begun()) return EndBeforeFirstStep();
-  reports_.SendHeartbeat();
-  RunDue();
+  reports_.SetEnding(log_);
+  if (client_) has_begun() ? RunDue() : EndBeforeFirstStep();
 }
 
 void WorkerMember::EndBeforeFirstStep() {

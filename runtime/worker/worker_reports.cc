@@ -32,6 +32,12 @@ void WorkerReports::SetPeriod(Duration period) {
   });
 }
 
+void WorkerReports::SetEnding(const Log& log) {
+  log.Info("told to end: leaves after this step");
+  is_ending_ = true;
+  if (period_ > Duration{0}) SendHeartbeat();
+}
+
 void WorkerReports::SendHeartbeat() {
   if (const std::optional<Step> step = progress_().step) statistics_.SetStep(*step);
   send_(Heartbeat{TakeStats()});
@@ -49,7 +55,7 @@ WorkerStats WorkerReports::TakeStats() {
   const WorkerProgress progress = progress_();
   WorkerStats stats = statistics_.TakeReport(
       activity_.Current(progress.chunks, progress.step.value_or(Step{}), executor_.Now()));
-  stats.is_ending = progress.is_ending;
+  stats.is_ending = is_ending_;
   return stats;
 }
 

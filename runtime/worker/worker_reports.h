@@ -13,6 +13,7 @@
 
 #include "runtime/base/executor.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/log.h"
 #include "runtime/membership/control.h"
 #include "runtime/worker/activity.h"
 #include "runtime/worker/request_table.h"
@@ -26,7 +27,6 @@ struct WorkerProgress {
   const RequestTable& chunks;
   std::optional<Step> step;  // under way, as the program counts; empty: its values are not in place
   uint64_t steps_skipped = 0;  // that the program does not count
-  bool is_ending = false;      // told to end
 };
 
 // Thread-confined to the worker's executor.
@@ -55,6 +55,8 @@ class WorkerReports {
   }
   void SetTensors(const std::vector<PlacedTensor>& tensors);
 
+  // The process was told to end.
+  void SetEnding(const Log& log);
   // Sends a heartbeat after each period from now on.
   void SetPeriod(Duration period);
   void SendHeartbeat();
@@ -76,6 +78,7 @@ class WorkerReports {
   const std::function<void(FromMember)> send_;
   WorkerStatistics statistics_;
   ActivityWatch activity_;
+  bool is_ending_ = false;
   Duration period_{0};
   Executor::TimerId timer_ = 0;
 };

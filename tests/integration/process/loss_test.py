@@ -146,6 +146,42 @@ class LossTest(job.JobTestCase):
         self.assertEqual(code, 1, started.launcher.output)
         self.assertRegex(started.launcher.output, r"failed: server-1 .*\bbackoffLimit\b")
 
+    def test_shards_that_nobody_has_come_from_a_checkpoint(self) -> None:
+        for sync in ({"mode": "Async"}, {"mode": "Bounded", "staleness": 2}, {"gated": True}, {"backupWorkers": 1}):
+            with self.subTest(sync=sync):
+                name = f"{self.job_name}-{'-'.join(sync)}".lower()
+                spec = self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 20, "--optimizer", "sgd", workers=3,
+                                 sync=sync, restart=RESTARTS,
+                                 checkpoint={"uri": f"file://{self.folder}/checkpoints", "everySeconds": 1})
+                started = self.run_job(spec, name=name)
+                saved = job.wait_until(lambda: started.status().get("checkpoint", {}).get("step", 0), 30, "a checkpoint")
+
+                started.signal_member("server", 1, signal.SIGKILL)
+
+                started.launcher.wait_for_line(r"server-1 was ended by signal 9 .*all members restart, 1 of 3")
+                again = started.launcher.wait_for_line(r"restoring step (\d+)")
+                self.assertGreaterEqual(int(again.group(1)), saved)
+                started.wait_for_step(int(again.group(1)) + 1)
+                started.launcher.process.send_signal(signal.SIGINT)
+                self.assertEqual(started.launcher.wait(60), 130, started.launcher.output)
+
+    def test_rules_decide_about_a_lost_server(self) -> None:
+        for action, has_checkpoint, text in (("RestartJob", False, "all members restart, 1 of 3"),
+                                             ("FailJob", True, "job .* failed: ")):
+            with self.subTest(action=action):
+                rules = [{"role": "Server", "exitCodes": {"in": [137]}, "action": action}]
+                spec = self.spec("--steps", job.LONG_JOB_STEPS, "--step-milliseconds", 20, "--optimizer", "sgd",
+                                 sync={"mode": "Async"}, restart={**RESTARTS, "rules": rules})
+                if has_checkpoint:
+                    spec["checkpoint"] = {"uri": f"file://{self.folder}/{action}", "everySeconds": 1}
+                started = self.run_job(spec, name=f"{self.job_name}-{action}".lower())
+                job.wait_until(lambda: started.status().get("checkpoint", {}).get("saved", 0) > 0
+                               if has_checkpoint else started.status().get("step", 0) > 5, 30, "a step, saved if it can be")
+
+                started.signal_member("server", 1, signal.SIGKILL)
+
+                started.launcher.wait_for_line(text)
+
 
 if __name__ == "__main__":
     unittest.main()

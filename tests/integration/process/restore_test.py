@@ -58,7 +58,7 @@ class RestoreTest(job.JobTestCase):
         self.assertEqual(self.steps()[0], steps)  # the end of the job is saved as well
         self.assertEqual(again.read_bytes(), whole.read_bytes())
 
-    def test_stopped_job_that_can_make_no_step_saves_what_stands(self) -> None:
+    def test_stopped_job_that_is_stuck_saves_what_stands(self) -> None:
         stalled = self.run_job(self.checkpointed(self.spec(
             "--steps", job.LONG_JOB_STEPS, "--optimizer", "sgd", "--stall-at-step", 20, "--stall-worker", 1,
             "--stall-until", self.folder / "never", sync={"stallSeconds": 1})))

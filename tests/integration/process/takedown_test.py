@@ -96,7 +96,7 @@ class TakedownTest(job.JobTestCase):
                 verified = job.run_command("checkpoint", "verify", self.dir)
                 self.assertEqual(verified.returncode, 0, verified.stderr)
 
-    def test_a_worker_that_hangs_does_not_keep_the_others_from_ending_their_step(self) -> None:
+    def test_the_others_end_the_step_of_a_worker_that_hangs(self) -> None:
         self.start_roles(flags=("--stall-at-step", 20, "--stall-worker", 1, "--stall-until", self.folder / "never"),
                          sync={"stallSeconds": 1})
         job.wait_until(lambda: self.status().get("stall"), job.START_SECONDS, "a stall")
@@ -123,7 +123,7 @@ class TakedownTest(job.JobTestCase):
                 said = self.coordinator.wait_for_line(text)
                 self.assertEqual(int(said.group(1)), self.last_step(), self.output())
 
-    def test_a_coordinator_that_ends_alone_saves_nothing_and_is_replaced(self) -> None:
+    def test_a_coordinator_that_ends_alone_saves_nothing(self) -> None:
         self.start_roles()
         self.wait_for_step(STEPS_BEFORE)
 
@@ -134,7 +134,7 @@ class TakedownTest(job.JobTestCase):
         for member in (*self.servers, *self.workers):
             self.assertIsNone(member.process.poll(), self.output())
 
-    def test_servers_that_all_end_are_saved_though_workers_go_on(self) -> None:
+    def test_when_all_servers_end_the_job_is_saved(self) -> None:
         self.start_roles()
         self.wait_for_step(STEPS_BEFORE)
 

@@ -499,6 +499,73 @@ TEST(RestartsTest, AJobRestartRestartsAllCountsOnceAndRaisesTheTerm) {
   EXPECT_EQ(world.status().restarts.next_at, std::nullopt);
 }
 
+// server-1 is lost with the only copy of its shards, and the coordinator has failed the job.
+void LoseShards(World& world, bool has_checkpoint) {
+  world.Exit("server-1", 137);
+  world.seen.coordinator->phase = pushpull::JobPhase::kFailed;
+  world.seen.coordinator->failure = "server-1 is lost";
+  world.seen.coordinator->lost_server = 1;
+  world.seen.coordinator->can_resume = has_checkpoint;
+}
+
+TEST(RestartsTest, ALostServerRestartsAJobThatHasACheckpoint) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+  world.Take();
+
+  LoseShards(world, true);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().phase, Phase::kStarting);
+  EXPECT_EQ(world.status().restarts.job_counted, 1);
+  EXPECT_THAT(world.Take(), testing::SizeIs(4));
+  world.VanishDeleted();
+  world.Pass(seconds(10));
+  ASSERT_TRUE(world.Start());
+}
+
+TEST(RestartsTest, RulesDecideAboutALostServer) {
+  for (const auto& [has_checkpoint, action, phase] :
+       {std::tuple{false, RestartAction::kRestartJob, Phase::kStarting},
+        {true, RestartAction::kFailJob, Phase::kFailed}}) {
+    World world(2, 1);
+    world.spec().restart.rules = {{.role = JobRole::kServer,
+                                   .exit_codes = pushpull::ExitCodeMatch{.in = {137}},
+                                   .action = action}};
+    ASSERT_TRUE(world.Start());
+
+    LoseShards(world, has_checkpoint);
+    ASSERT_TRUE(world.Settle());
+
+    EXPECT_EQ(world.status().phase, phase);
+  }
+}
+
+TEST(RestartsTest, AServerWhoseEndIsNotToldIsJudgedAllTheSame) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+
+  LoseShards(world, true);
+  world.pod("server-1").pod.containers.clear();
+  world.pod("server-1").pod.phase = PodPhase::kRunning;
+  ASSERT_TRUE(world.Settle());
+  EXPECT_EQ(world.status().restarts.job_counted, 0);
+  world.seen.coordinator->failed_ago = seconds(10);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.status().restarts.job_counted, 1);
+}
+
+TEST(RestartsTest, ALostServerFailsAJobWithoutACheckpoint) {
+  World world(2, 1);
+  ASSERT_TRUE(world.Start());
+
+  LoseShards(world, false);
+  ASSERT_TRUE(world.Settle());
+
+  EXPECT_EQ(world.Say("Failed"), "True TrainingFailed");
+}
+
 TEST(RestartsTest, AnExitCodeAloneIsNotFinal) {
   for (const int code : {2, 3}) {
     World world(1, 1);

@@ -359,5 +359,66 @@ TEST_F(NoColocatedServersTest, AreRefusedByAJobThatHasNone) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// All processes of a job with checkpoints, whose program keeps state of its own, are told to end.
+class TakenDownTest : public LeavingServersTest {
+ protected:
+  TakenDownTest() : LeavingServersTest(Options()) {}
+
+  static JobCoreOptions Options() {
+    JobCoreOptions options{.settings = {.job = "j", .workers = 1, .servers = 2}, .term = Term{7}};
+    options.checkpoint = CheckpointPolicy{.folder = "/checkpoints", .first_attempt = 50};
+    return options;
+  }
+  void TellAllToEnd() {
+    RegisterServers(2);
+    Receive(kAnnsSession, RegisterWorker{.worker = kAnn, .incarnation = Incarnation{1}});
+    TensorSpec state{.name = "state", .dims = {4}};
+    state.optimizer.kind = OptimizerKind::kSum;
+    state.reduction = Reduction::kMax;
+    Receive(kAnnsSession, RegisterTensors{{state}});
+    Answer();
+    commands_.clear();
+    Take(core_.BeginLeave(now_));
+    for (uint32_t server : {0, 1}) Receive(SessionOf(server), DrainRequest{});
+  }
+};
+
+TEST_F(TakenDownTest, TheStepIsSavedAfterWhichTheLastWorkerLeaves) {
+  TellAllToEnd();
+  EXPECT_FALSE(Sent<Capture>(SessionOf(0)));
+
+  Receive(kAnnsSession, Leave{.end_step = Step{5}, .stats = {}, .is_released = true});
+
+  const auto order = Sent<Capture>(SessionOf(0));
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->step, Step{5});
+  EXPECT_TRUE(order->is_last);
+  Close(kAnnsSession);
+  EXPECT_FALSE(core_.IsNeededNoMore());
+}
+
+TEST_F(TakenDownTest, NothingIsSavedOfAProgramWhoseStateIsLost) {
+  TellAllToEnd();
+  Receive(SessionOf(0), Heartbeat{ServerStats{.highest_version = Step{5}}});
+
+  Close(kAnnsSession);
+  Tick(std::chrono::seconds(1));
+  EXPECT_TRUE(core_.IsNeededNoMore());
+  Take(core_.OnStop());
+
+  EXPECT_FALSE(Sent<Capture>(SessionOf(0)));
+  EXPECT_THAT(Said(), HasSubstr("only their programs knew of the last step is lost with them"));
+}
+
+TEST_F(TakenDownTest, NobodyJoinsAndNoShardMovesAnyMore) {
+  TellAllToEnd();
+
+  Receive(kBobsSession, RegisterWorker{.worker = kAnn, .incarnation = Incarnation{2}});
+  Answer();
+
+  EXPECT_FALSE(Sent<Handover>(SessionOf(0)) || Sent<Handover>(SessionOf(1)));
+  EXPECT_FALSE(Sent<TensorsRegistered>(kBobsSession));
+}
+
 }  // namespace
 }  // namespace pushpull

@@ -21,6 +21,7 @@ WorkerStats SampleWorkerStats() {
   WorkerStats stats;
   stats.step = Step{12};
   stats.steps_made = 20;
+  stats.is_ending = true;
   stats.samples = 13;
   stats.bytes_pushed = 14;
   stats.bytes_pulled = 15;
@@ -402,6 +403,9 @@ JobStatus SampleJobStatus() {
   status.shards_in_one_rack = 7;
   status.step = Step{5};
   status.steps_made = 22;
+  status.lost_server = ServerId{2};
+  status.can_resume = true;
+  status.failed_seconds = 1.5;
   status.samples = 6;
   status.seconds = 7.5;
   status.bytes_pushed = 8;
