@@ -64,6 +64,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .shards_moving = static_cast<int64_t>(status.shards_moving),
       .epoch = static_cast<int64_t>(status.epoch.counter),
       .checkpoint_step = static_cast<int64_t>(status.checkpoint.step.value()),
+      .step_before = static_cast<int64_t>(status.step_before.value()),
       .saves_requested = status.checkpoint.requested,
       .saves_finished = status.checkpoint.finished,
       .saves_succeeded = status.checkpoint.succeeded,
@@ -79,6 +80,7 @@ CoordinatorReport ReportOf(const pushpull::JobStatus& status) {
       .is_sync_changing = status.is_mode_changing,
       .sync_problem = status.mode_problem};
   if (status.lost_server) report.lost_server = static_cast<int>(status.lost_server->value());
+  if (status.began_step) report.began_step = static_cast<int64_t>(status.began_step->value());
   if (status.stall) {
     report.stall = pushpull::ToString(*status.stall);
     report.stall_headline = pushpull::HeadlineOf(*status.stall);

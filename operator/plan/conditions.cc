@@ -178,6 +178,30 @@ void DescribeLosses(Draft& draft) {
   if (losses.told > 0) draft.status().losses = losses;
 }
 
+// At which step training has begun again, told once; before DescribeProgress, because without
+// checkpoints the status alone says which step the job had reached.
+void DescribeResumption(Draft& draft) {
+  const CoordinatorReport* report = draft.report();
+  if (report == nullptr || !report->began_step) return;
+  const std::optional<ProgressStatus>& told = draft.status().progress;
+  const int64_t before = std::max(report->step_before, told ? told->step : 0);
+  const int64_t step = *report->began_step;
+  const std::string headline =
+      absl::StrCat("training under term ", report->term, " began at step ", step);
+  const Condition* known = FindCondition(draft.status().conditions, "Resumed");
+  const bool is_told = known != nullptr && absl::StartsWith(known->message, headline + ",");
+  if (is_told || before == 0) return;
+  const bool is_lost = before > step;
+  const char* reason = is_lost ? "StepsLost" : "Resumed";
+  const std::string message = is_lost ? absl::StrCat(headline,
+                                                     ", the job had reached step ",
+                                                     before,
+                                                     ": the steps between are lost and made again")
+                                      : absl::StrCat(headline, ", where the job was");
+  draft.AddEvent(is_lost ? Event::Kind::kWarning : Event::Kind::kNormal, reason, "Resume", message);
+  draft.Set("Resumed", true, reason, message, Telling::kQuiet);
+}
+
 bool IsReady(Draft& draft) {
   const TrainingJobStatus& status = draft.status();
   const CoordinatorReport* report = draft.report();
@@ -380,6 +404,7 @@ void DescribeRunning(Draft& draft) {
   DescribePhase(draft);
   DescribeRing(draft);
   DescribeLosses(draft);
+  DescribeResumption(draft);
   DescribeProgress(draft);
   DescribeCheckpoint(draft);
   DescribeStall(draft);

@@ -75,6 +75,9 @@ struct CoordinatorReport {
   int64_t shards_moving = 0;                // not placed yet
   int64_t epoch = 0;
   int64_t checkpoint_step = 0;  // of the last one; 0: none yet
+  // As of JobStatus.
+  std::optional<int64_t> began_step = {};
+  int64_t step_before = 0;
   uint64_t saves_requested = 0;
   uint64_t saves_finished = 0;
   uint64_t saves_succeeded = 0;    // number of the last one that left a checkpoint

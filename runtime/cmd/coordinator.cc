@@ -159,6 +159,7 @@ absl::Status AddCheckpoints(const CoordinatorFlags& flags,
                                         .every = spec.every,
                                         .keep = static_cast<uint32_t>(spec.keep),
                                         .first_attempt = RandomAttempt()};
+  options.step_before = NotedStep(files, place.folder);
   PUSHPULL_ASSIGN_OR_RETURN(RestoreChoice chosen, FindRestore(files, place, spec.restore_from));
   for (const Announce& line : chosen.said)
     line.is_problem ? log.Warning(line.text) : log.Info(line.text);

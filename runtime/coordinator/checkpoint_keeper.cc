@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -16,6 +17,11 @@
 
 namespace pushpull {
 namespace {
+
+// In the folder of the job's checkpoints: a number in decimal.
+constexpr char kNote[] = ".step";
+constexpr char kUnfinished[] = ".new";
+constexpr uint64_t kNoteBytesMax = 32;
 
 absl::Status Write(FileSystem& files, SaveManifest& command) {
   command.manifest.written_at = std::chrono::duration_cast<std::chrono::seconds>(
@@ -36,6 +42,20 @@ absl::Status WriteAndRemove(FileSystem& files, const std::string& folder) {
     PUSHPULL_RETURN_IF_ERROR(file->Sync());
   }
   return files.RemoveFile(path);
+}
+
+absl::Status WriteNote(FileSystem& files, const NoteStep& note) {
+  const std::string path = JoinPath(note.folder, kNote);
+  const std::string text = absl::StrCat(note.step.value());
+  const std::array<std::span<const std::byte>, 1> buffers = {
+      std::as_bytes(std::span<const char>(text))};
+  PUSHPULL_RETURN_IF_ERROR(files.CreateFolders(note.folder));
+  {
+    PUSHPULL_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file,
+                              files.CreateFile(path + kUnfinished));
+    PUSHPULL_RETURN_IF_ERROR(file->Append(buffers));
+  }
+  return files.Rename(path + kUnfinished, path);
 }
 
 bool HasComplete(FileSystem& files, const ClearCheckpoint& command) {
@@ -159,6 +179,24 @@ void CheckpointKeeper::Clear(const ClearCheckpoint& command, std::function<void(
 void CheckpointKeeper::Probe(const std::string& folder,
                              std::function<void(const absl::Status&)> done) {
   disk_.Post([this, folder, done = std::move(done)] { done(WriteAndRemove(files_, folder)); });
+}
+
+void CheckpointKeeper::Note(const NoteStep& command) {
+  // A disk that hangs must not collect them.
+  if (is_noting_.exchange(true)) return;
+  disk_.Post([this, command] {
+    WriteNote(files_, command).IgnoreError();
+    is_noting_ = false;
+  });
+}
+
+Step NotedStep(FileSystem& files, const std::string& folder) {
+  const absl::StatusOr<std::vector<std::byte>> bytes =
+      ReadWholeFile(files, JoinPath(folder, kNote), kNoteBytesMax);
+  if (!bytes.ok()) return Step{};
+  const absl::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  uint64_t step = 0;
+  return absl::SimpleAtoi(text, &step) ? Step{step} : Step{};
 }
 
 absl::StatusOr<RestoreChoice> FindRestore(FileSystem& files,

@@ -35,11 +35,17 @@ class CheckpointKeeper {
   // Creates the folder and checks that it is writable. Errors as WritableFile's and FileSystem's;
   // the text has the path.
   void Probe(const std::string& folder, std::function<void(const absl::Status&)> done);
+  // What cannot be written is missing: a later start then knows less of what was lost.
+  void Note(const NoteStep& command);
 
  private:
   Executor& disk_;
   FileSystem& files_;
+  std::atomic<bool> is_noting_ = false;
 };
+
+// The step that was last noted in the folder; 0: none, or it cannot be read. Blocks on the disk.
+Step NotedStep(FileSystem& files, const std::string& folder);
 
 // Which job's checkpoints to look for, and where.
 struct CheckpointPlace {

@@ -9,6 +9,12 @@
 #include "absl/strings/str_format.h"
 
 namespace pushpull {
+namespace {
+
+// A file of a few bytes, on a disk that is used anyway.
+constexpr Duration kNotePeriod = std::chrono::seconds(2);
+
+}  // namespace
 
 CheckpointSaver::CheckpointSaver(JobState& job, const JobMembers& members)
     : job_(job), members_(members) {
@@ -110,13 +116,21 @@ void CheckpointSaver::SetStanding(bool is_standing) {
   if (is_standing && !is_over_ && !is_idle()) Apply(agreement_->EndJob(View()));
 }
 
+void CheckpointSaver::FollowStep() {
+  job_.reached = std::max(job_.reached, View().highest_version);
+  if (!agreement_ || job_.reached == noted_ || job_.now < next_note_) return;
+  noted_ = job_.reached;
+  next_note_ = job_.now + kNotePeriod;
+  job_.outbox.Add(NoteStep{job_.options.checkpoint->folder, noted_});
+}
+
 void CheckpointSaver::SaveLast() {
   if (!agreement_ || std::exchange(has_saved_last_, true)) return;
   Apply(agreement_->EndJob(View()));
 }
 
 Announce CheckpointSaver::DescribeLast(const std::string& obstacle) const {
-  const Step reached = View().highest_version;
+  const Step reached = std::max(job_.reached, View().highest_version);
   if (!agreement_) {
     return {true,
             absl::StrCat("all members end after step ",

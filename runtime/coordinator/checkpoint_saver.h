@@ -60,6 +60,8 @@ class CheckpointSaver {
   // What a job whose processes all end keeps of its steps. `obstacle`: to the last save; empty: it
   // is known from the last one, or time was short.
   Announce DescribeLast(const std::string& obstacle) const;
+  // Follows the step that the job has reached, and has it noted now and then.
+  void FollowStep();
   // The capture under way, for a member that has just registered.
   void SendCaptureTo(SessionId session);
   void EndJob();
@@ -98,7 +100,9 @@ class CheckpointSaver {
   uint64_t servers_revision_ = 0;  // of the servers passed to agreement_
   uint64_t view_ = 0;              // whose workers were passed to agreement_
   bool is_over_ = false;           // the workers are done
-  bool is_standing_ = false; 
+  Step noted_;
+  SteadyTime next_note_;
+  bool is_standing_ = false;
   bool has_saved_last_ = false;  // since then
   // Mode AllReduce.
   std::vector<ViewMember> parts_;  // who captures which part of the attempt under way

@@ -48,6 +48,11 @@ struct ClearCheckpoint {
 struct ProbeFolder {
   std::string folder;
 };
+// Keep, beside the job's checkpoints, which step it has reached. Not answered.
+struct NoteStep {
+  std::string folder;
+  Step step;
+};
 // End this process, so that another coordinator starts with a higher term and collects the members'
 // state. JobCore does nothing from then on.
 struct StepDown {
@@ -59,6 +64,7 @@ using Command = std::variant<SendMessage,
                              SaveManifest,
                              ClearCheckpoint,
                              ProbeFolder,
+                             NoteStep,
                              StepDown>;
 
 }  // namespace pushpull

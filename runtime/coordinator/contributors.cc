@@ -150,6 +150,7 @@ void Contributors::Apply(const ViewChange& change) {
 
 // A worker without a session will have been declared lost by the time it would answer.
 void Contributors::SendRing(FormRing form) {
+  if (form.is_fresh) job_.BeginAt(form.mark.step);
   for (RingWorker& worker : form.workers) {
     const auto* member = job_.members.Find(worker.worker);
     if (member == nullptr) continue;

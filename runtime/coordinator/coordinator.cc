@@ -94,6 +94,8 @@ void Coordinator::CarryOut(std::vector<Command> commands) {
       Clear(*clear);
     } else if (const auto* probe = std::get_if<ProbeFolder>(&command)) {
       Probe(*probe);
+    } else if (const auto* note = std::get_if<NoteStep>(&command)) {
+      checkpoints_.Note(*note);
     } else if (const auto* step = std::get_if<StepDown>(&command)) {
       step_down_(step->why);
     }

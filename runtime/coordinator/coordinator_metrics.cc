@@ -128,6 +128,8 @@ struct CoordinatorMetrics::Families {
       all, "pushpull_checkpoint_failures_total", "Saves of a checkpoint that were given up");
   prometheus::Counter& uneven_steps =
       Counter(all, "pushpull_uneven_steps_total", "Steps whose chunks had different contributors");
+  prometheus::Counter& steps_lost = Counter(
+      all, "pushpull_steps_lost_total", "Steps that were made, not saved, and are made again");
   Histogram& checkpoint_seconds = all.AddHistogram("pushpull_checkpoint_seconds",
                                                    "From the request to the complete checkpoint",
                                                    kCheckpointSeconds)
@@ -164,6 +166,7 @@ void CoordinatorMetrics::Update(const JobStatus& status) {
   };
   raise(families_->checkpoint_failures, status.checkpoint.failures);
   raise(families_->uneven_steps, status.uneven_steps);
+  raise(families_->steps_lost, status.steps_lost);
 }
 
 void CoordinatorMetrics::ObserveCheckpoint(Duration took) {

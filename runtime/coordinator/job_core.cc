@@ -160,6 +160,7 @@ std::vector<Command> JobCore::OnTick(SteadyTime now) {
   members_.OnTick();
   WatchRacks();
   if (job_.lifecycle.has_started()) saver_.OnTick();
+  if (job_.lifecycle.is_running()) saver_.FollowStep();
   takedown_.OnTick();
   traces_.KeepOnly(WorkerProcesses(job_.members));
   traces_.OnTick(now);
@@ -440,6 +441,9 @@ JobStatus JobCore::Status(SteadyTime now) const {
   if (members_.is_recovering() && status.phase == JobPhase::kStarting)
     status.phase = JobPhase::kRecovering;
   status.checkpoint = saver_.status();
+  status.began_step = job_.began_step;
+  status.step_before = job_.step_before;
+  status.steps_lost = job_.steps_lost;
   status.term = job_.options.term;
   status.epoch = replicas.epoch();
   status.desired_servers = resizer.desired().servers;

@@ -38,6 +38,7 @@ struct JobCoreOptions {
   std::optional<CheckpointPolicy> checkpoint = {};  // spec.checkpoint
   std::optional<LoadedCheckpoint> restore = {};     // the job starts from this checkpoint
   bool restores_values_only = false;                // anew, with the values of its tensors
+  Step step_before = {};  // that the job had reached when it was last noted (NoteStep)
   // Whether members are asked for their state first. kNone: this is the job's first coordinator;
   // kIfKnown: members may have state; kExpected: they have state and are waited for.
   enum class Recovery { kNone, kIfKnown, kExpected };

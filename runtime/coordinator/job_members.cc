@@ -421,7 +421,7 @@ void JobMembers::OnTick() {
 void JobMembers::Settle(const std::string& checkpoint, bool is_saved) {
   if (contributors_.has_started() && !job_.lifecycle.has_started() &&
       !job_.lifecycle.has_failed()) {
-    job_.lifecycle.Start(job_.now);
+    job_.Begin();
   }
   AdvanceLosses(checkpoint);
   if (!job_.lifecycle.has_failed() && contributors_.AdvanceMode(job_.lifecycle.is_running()))

@@ -27,4 +27,19 @@ void Outbox::SendToWorkers(const ToMember& message) {
   for (const auto& [id, worker] : members_.workers()) Send(worker.session, message);
 }
 
+void JobState::BeginAt(Step step) {
+  step_before = std::exchange(reached, step);
+  began_step = step;
+  if (step_before > step) {
+    steps_lost += step_before.value() - step.value();
+    outbox.Warn(absl::StrCat("training begins at step ",
+                             step.value(),
+                             ", the job had reached step ",
+                             step_before.value(),
+                             ": the steps between are lost and made again"));
+  } else if (step > Step{}) {
+    outbox.Log(absl::StrCat("training resumes at step ", step.value()));
+  }
+}
+
 }  // namespace pushpull

@@ -56,7 +56,8 @@ class Outbox {
 
 // Thread-compatible.
 struct JobState {
-  explicit JobState(JobCoreOptions its_options) : options(std::move(its_options)) {
+  explicit JobState(JobCoreOptions its_options)
+      : options(std::move(its_options)), reached(options.step_before) {
     if (!options.restore) return;
     const bool values_only = options.restores_values_only;
     saved = {.folder = options.restore->folder,
@@ -66,6 +67,15 @@ struct JobState {
 
   // It has a checkpoint of its own.
   bool can_resume() const { return !saved.folder.empty() && !saved.values_only; }
+  // The first view with workers is in force, and not because a coordinator before this one has
+  // brought it about.
+  void Begin() {
+    lifecycle.Start(now);
+    // A ring says at which step it begins.
+    if (!options.consistency.is_ring()) BeginAt(saved.step);
+  }
+  // All members begin together at this step.
+  void BeginAt(Step step);
   void Fail(JobFailure failure) { lifecycle.Fail(now, std::move(failure)); }
 
   const JobCoreOptions options;
@@ -79,6 +89,11 @@ struct JobState {
   // The checkpoint that the job has saved last, else the one that it started from. Others in its
   // folder may belong to another history.
   SavedState saved;
+  Step reached;  // the highest step so far, of earlier coordinators too
+  // As of JobStatus.
+  std::optional<Step> began_step;
+  Step step_before;
+  uint64_t steps_lost = 0;
 };
 
 }  // namespace pushpull

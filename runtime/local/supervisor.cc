@@ -173,6 +173,14 @@ void KillIfSilent(CoordinatorLink& link, MemberTable& members, Console& console)
   coordinator.KillGroup();
 }
 
+// Before all members begin again. With checkpoints the next coordinator knows.
+void SayWhatIsLost(const LaunchOptions& options, const JobStatus& status, Console& console) {
+  if (!options.checkpoints.empty() || status.step == Step{}) return;
+  console.Print(absl::StrCat("pushpull: the job begins again at step 0, it had reached step ",
+                             status.step.value(),
+                             ": without spec.checkpoint its steps are lost"));
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const LocalJob& job, std::function<void(int)> on_end)
@@ -560,6 +568,7 @@ void Supervisor::End() {
 }
 
 void Supervisor::StartJobAgain(Duration delay) {
+  SayWhatIsLost(local_.options, coordinator_.status(), console_);
   stopping_with_.reset();
   save_.Reset();
   is_ending_workers_ = false;

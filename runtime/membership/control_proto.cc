@@ -316,7 +316,8 @@ PUSHPULL_WIRE(JobStatus, F(job), F(phase), F(failure), F(failure_exit_code), F(t
               F(checkpoint), F(consistency).OrDefault(), F(is_mode_changing), F(mode_problem), F(stall), F(resizes),
               F(state_losses), F(culprits), F(batch), F(global_batch),
               F(noise_scale), F(shards_in_one_rack), F(steps_made),
-              F(lost_server), F(can_resume), F(failed_seconds));
+              F(lost_server), F(can_resume), F(failed_seconds), F(began_step),
+              F(step_before), F(steps_lost));
 
 // clang-format on
 #undef F

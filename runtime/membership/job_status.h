@@ -218,6 +218,11 @@ struct JobStatus {
   std::vector<ServerStatus> servers;
   std::vector<WorkerStatus> workers;
   CheckpointStatus checkpoint;
+  // The step at which training last began under this coordinator, for all members together: 0, or
+  // that of a checkpoint. None: it has not, or continued what was under way.
+  std::optional<Step> began_step;
+  Step step_before;                     // that the job had reached before, as far as known
+  uint64_t steps_lost = 0;              // made before and not saved, under this coordinator
   Consistency consistency;              // the mode in force
   bool is_mode_changing = false;        // another one has been requested
   std::string mode_problem;             // why the last change failed; empty: it did not

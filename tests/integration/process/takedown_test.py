@@ -143,6 +143,32 @@ class TakedownTest(job.JobTestCase):
 
         self.coordinator.wait_for_line(r"checkpoint of step \d+ saved")
 
+    def test_a_job_that_begins_at_an_older_step_says_so(self) -> None:
+        for mode, servers in (("Sync", 2), ("AllReduce", 0)):
+            with self.subTest(mode=mode):
+                self.dir = self.folder / f"older-{mode}"
+                self.start_roles(servers=servers, sync={"mode": mode})
+                self.wait_for_step(STEPS_BEFORE)
+                saved = job.run_command("checkpoint", "now", "--coordinator", self.address, "--wait", "--json")
+                step = json.loads(saved.stdout)["step"]
+                self.wait_for_step(step + 60)  # longer than the time between two notes
+                for program in (*self.workers, *self.servers, self.coordinator):
+                    os.kill(program.pid, signal.SIGKILL)
+                    program.wait(10)
+
+                self.start_roles(servers=servers, sync={"mode": mode})
+
+                said = self.coordinator.wait_for_line(
+                    rf"training begins at step {step}, the job had reached step (\d+): the steps between are lost")
+                self.assertGreater(int(said.group(1)), step)
+                address = self.coordinator.wait_for_line(r"listening .*metrics=(\S+)").group(1)
+                lost = job.wait_until(lambda: job.read_metrics(address)["pushpull_steps_lost_total"], 10, "the metric")
+                self.assertEqual(lost, int(said.group(1)) - step)
+                self.end_all(("coordinator", "servers", "workers"))
+
+                self.start_roles(servers=servers, sync={"mode": mode})
+                self.coordinator.wait_for_line(r"training resumes at step \d+")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -244,6 +244,23 @@ TEST(ConditionsTest, ASidecarThatFailsIsToldAndChangesNothing) {
   EXPECT_THAT(Told(world), ElementsAre("Degraded SidecarEnded"));
 }
 
+TEST(ConditionsTest, AJobThatBeginsAtAnOlderStepNamesBothStepsOnce) {
+  World world(1, 2);
+  ASSERT_TRUE(world.Start());
+  world.events.clear();
+  world.seen.coordinator->began_step = 20;
+  world.seen.coordinator->step_before = 35;
+  for (int i = 0; i < 2; ++i) {
+    world.seen.coordinator->step += 30;
+    world.Pass(seconds(90));
+    ASSERT_TRUE(world.Settle());
+  }
+
+  EXPECT_EQ(world.Say("Resumed"), "True StepsLost");
+  ASSERT_THAT(Told(world), ElementsAre("Resume StepsLost"));
+  EXPECT_THAT(world.events[0].note, HasSubstr("began at step 20, the job had reached step 35"));
+}
+
 TEST(ConditionsTest, AStallIsToldOnceWithItsWorkersUntilItIsOver) {
   World world(1, 2);
   for (int i = 0; i < 3; ++i) {

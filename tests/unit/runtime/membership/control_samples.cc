@@ -406,6 +406,9 @@ JobStatus SampleJobStatus() {
   status.lost_server = ServerId{2};
   status.can_resume = true;
   status.failed_seconds = 1.5;
+  status.began_step = Step{20};
+  status.step_before = Step{35};
+  status.steps_lost = 15;
   status.samples = 6;
   status.seconds = 7.5;
   status.bytes_pushed = 8;
