@@ -113,6 +113,17 @@ class RingRestoreTest(job.JobTestCase):
                 final = second.report()["final"]
                 self.assertEqual((final["least"], final["most"], final["total"]), (2, 2, 6000))
 
+    def test_stopped_job_that_is_stuck_saves_what_stands(self) -> None:
+        spec = self.spec("--steps", job.LONG_JOB_STEPS, "--optimizer", "sgd", "--stall-at-step", 20, "--stall-worker", 1,
+                         "--stall-until", self.folder / "never", servers=0, sync={"mode": "AllReduce"})
+        stalled = self.run_job(self.checkpointed(spec))
+        job.wait_until(lambda: stalled.status().get("stall"), job.START_SECONDS, "a stall")
+
+        stalled.launcher.process.send_signal(signal.SIGTERM)
+
+        self.assertEqual(stalled.launcher.wait(45), 143, stalled.launcher.output)
+        self.assertEqual(self.saved_steps(), [21])
+
     def test_requested_checkpoint_is_complete_on_return(self) -> None:
         started = self.run_job(self.endless())
         started.wait_for_step(5)
