@@ -232,6 +232,16 @@ Restore SampleRestore() {
           .values_only = true};
 }
 
+// Of a job that failed and began again.
+void SetRestart(JobStatus& status) {
+  status.lost_server = ServerId{2};
+  status.can_resume = true;
+  status.failed_seconds = 1.5;
+  status.began_step = Step{20};
+  status.step_before = Step{35};
+  status.steps_lost = 15;
+}
+
 }  // namespace
 
 std::vector<FromMember> SampleFromMember() {
@@ -403,12 +413,7 @@ JobStatus SampleJobStatus() {
   status.shards_in_one_rack = 7;
   status.step = Step{5};
   status.steps_made = 22;
-  status.lost_server = ServerId{2};
-  status.can_resume = true;
-  status.failed_seconds = 1.5;
-  status.began_step = Step{20};
-  status.step_before = Step{35};
-  status.steps_lost = 15;
+  SetRestart(status);
   status.samples = 6;
   status.seconds = 7.5;
   status.bytes_pushed = 8;
