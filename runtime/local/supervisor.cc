@@ -152,6 +152,11 @@ void SayNothingIsSaved(const LaunchOptions& options, Console& console) {
   console.Print("pushpull: no checkpoint: the job has made no step that is not saved");
 }
 
+// The server with which the job has failed.
+bool IsLost(const JobStatus& status, const std::string& server) {
+  return status.lost_server && server == ToString(*status.lost_server);
+}
+
 // The job has failed with a server, whose end the rules are yet to decide about.
 bool AwaitsVerdict(const JobStatus& status,
                    const std::set<std::string>& lost_servers,
@@ -316,14 +321,9 @@ void Supervisor::Judge(const std::string& name, const ProcessEnd& end, SteadyTim
 
 void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up) {
   const JobStatus& status = coordinator_.status();
+  if (!status.failure.empty()) return JudgeAfterFailure(name, end);
   const MemberProcess* member = members_.Find(name);
-  const bool is_earlier = member == nullptr || member->is_running();  // the end of an earlier start
-  if (!status.failure.empty()) {
-    const bool is_lost = status.lost_server && name == ToString(*status.lost_server);
-    if (is_lost && !is_earlier) return JudgeLostServer(name, end);
-    return AwaitsVerdict(status, lost_servers_, members_) ? void() : FailWithReason(status.failure);
-  }
-  if (is_earlier) return;
+  if (member == nullptr || member->is_running()) return;  // the end of an earlier start
   const bool is_server = member->role() == JobRole::kServer;
   if (is_server && AwaitsServers()) return StartAgain(*member, end);
   const bool is_listed = is_server && IsListed(status, member->endpoint());
@@ -347,11 +347,18 @@ void Supervisor::JudgeByStatus(const std::string& name, const ProcessEnd& end, S
   StartAgain(*member, end);
 }
 
-// Only a restart of all members brings its shards back.
-void Supervisor::JudgeLostServer(const std::string& name, const ProcessEnd& end) {
-  lost_servers_.erase(name);
+// The rules decide about the end of the server with which the job has failed. Only a restart of all
+// members brings its shards back.
+void Supervisor::JudgeAfterFailure(const std::string& name, const ProcessEnd& end) {
   const JobStatus& status = coordinator_.status();
-  MemberExit exit = members_.Find(name)->ExitOf(end, status, training_began_at_);
+  const MemberProcess* member = members_.Find(name);
+  const bool is_lost = IsLost(status, name) && member != nullptr && !member->is_running();
+  if (!is_lost) {
+    if (!AwaitsVerdict(status, lost_servers_, members_)) FailWithReason(status.failure);
+    return;
+  }
+  lost_servers_.erase(name);
+  MemberExit exit = member->ExitOf(end, status, training_began_at_);
   exit.restarts_job = exit.restarts_job || status.can_resume;
   const ExitDecision decision = restarts_.Decide(name, exit);
   if (decision.is_limit_reached)
@@ -474,11 +481,10 @@ void Supervisor::OnStatus(bool has_answer) {
   if (!has_answer) return KillIfSilent(coordinator_, members_, console_);
   const JobStatus& status = coordinator_.status();
   has_saved_ = has_saved_ || status.checkpoint.saved > 0;
-  if (status.phase == JobPhase::kFailed)
-    return AwaitsVerdict(status, lost_servers_, members_)
-               ? void()
-               : Fail(FailureExitCode(status), status.failure);
-  if (save_.has_begun()) return;
+  const bool has_failed = status.phase == JobPhase::kFailed;
+  if (has_failed && !AwaitsVerdict(status, lost_servers_, members_))
+    return Fail(FailureExitCode(status), status.failure);
+  if (has_failed || save_.has_begun()) return;
   if (status.phase != JobPhase::kStarting && !std::exchange(has_training_begun_, true))
     OnTrainingBegun();
   StartWorkersIfDue();

@@ -57,7 +57,7 @@ class Supervisor {
   // coordinator does not know yet, for a server until `give_up`.
   void Judge(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
   void JudgeByStatus(const std::string& name, const ProcessEnd& end, SteadyTime give_up);
-  void JudgeLostServer(const std::string& name, const ProcessEnd& end);
+  void JudgeAfterFailure(const std::string& name, const ProcessEnd& end);
   // Starts the member again if it is still desired.
   void StartAgain(const MemberProcess& member, const ProcessEnd& end);
   // Applies spec.restart.
