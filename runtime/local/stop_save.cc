@@ -17,7 +17,7 @@ constexpr Duration kDiskGrace = std::chrono::minutes(5);
 constexpr Duration kLongestStep = std::chrono::seconds(60);
 // For a worker to finish a step that others have waited for.
 constexpr Duration kEndGrace = std::chrono::seconds(10);
-// For the coordinator to notice the end of the last worker.
+// For the coordinator to hear of a step, and to notice the end of the last worker.
 constexpr Duration kNoticeGrace = std::chrono::seconds(2);
 constexpr Duration kNoticePeriod = std::chrono::milliseconds(100);
 
@@ -35,6 +35,20 @@ std::string DescribeSave(const absl::StatusOr<Step>& saved, const JobStatus& sta
 
 void StopSave::Begin(int exit_code) {
   exit_code_ = exit_code;
+  // Steps are reported once a second.
+  coordinator_.AwaitStatus(
+      {.is_enough = [](const JobStatus& status) { return status.has_stepped(); },
+       .period = kNoticePeriod,
+       .give_up = loop_.Now() + kNoticeGrace,
+       .then =
+           [this] {
+             if (coordinator_.status().has_stepped()) return Save();
+             console_.Print(kNothingToSave);
+             stop_(*exit_code_);
+           }});
+}
+
+void StopSave::Save() {
   console_.Print("pushpull: saving a checkpoint first; a second signal stops at once");
   const SteadyTime step_due = loop_.Now() + kLongestStep;
   const auto is_vain = [this, step_due, before = coordinator_.status().steps_made](const auto& it) {

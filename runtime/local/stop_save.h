@@ -2,7 +2,7 @@
 //
 // The checkpoint before an orderly stop of a local job:
 //
-//   idle --> saving a step that all workers reach --> over
+//   idle --> saving a step that all workers reach --> over     (or over at once: no step was made)
 //                  | the step under way does not end
 //                  v
 //            ending the workers --> saving what they leave --> over
@@ -19,6 +19,9 @@
 #include "runtime/local/member_table.h"
 
 namespace pushpull {
+
+inline constexpr char kNothingToSave[] =
+    "pushpull: no checkpoint: the job has made no step that is not saved";
 
 // Thread-confined to the loop.
 class StopSave {
@@ -47,6 +50,7 @@ class StopSave {
   }
 
  private:
+  void Save();
   void EndWorkers();
   void SaveWhatStands();
   void Finish(const absl::StatusOr<Step>& saved);

@@ -144,12 +144,12 @@ std::vector<StopStage> InOrder() {
 }
 
 bool CanSave(const LaunchOptions& options, const JobStatus& status) {
-  return !options.checkpoints.empty() && status.phase == JobPhase::kRunning && status.has_stepped();
+  return !options.checkpoints.empty() && status.phase == JobPhase::kRunning;
 }
 
 void SayNothingIsSaved(const LaunchOptions& options, Console& console) {
   if (options.checkpoints.empty()) return;
-  console.Print("pushpull: no checkpoint: the job has made no step that is not saved");
+  console.Print(kNothingToSave);
 }
 
 // The server with which the job has failed.

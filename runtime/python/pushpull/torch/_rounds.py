@@ -409,10 +409,11 @@ class Rounds:
         place = int((difference / allowed).argmax())
         if difference[place] > allowed[place]:
             name = list(self._gradients.values())[place].name
-            raise PushPullError(f'step {self._number}: parameter "{name}" differs between workers, by {float(-difference[place] / negated[place]):.1g}'
-                                " of the sum of its magnitudes: one worker has changed a parameter, a gradient or the optimizer's state in a "
-                                "way of its own (random numbers, a condition on its index or its own loss). Make the same changes in all "
-                                "workers", "FAILED_PRECONDITION")
+            text = (f'step {self._number}: parameter "{name}" differs between workers, by {float(-difference[place] / negated[place]):.1g} of the '
+                    "sum of its magnitudes: one worker has changed a parameter, a gradient or the optimizer's state in a way of its own (random "
+                    "numbers, a condition on its index or its own loss). Make the same changes in all workers")
+            self._job._end_for_good(text)
+            raise PushPullError(text, "FAILED_PRECONDITION")
 
     def _receive_header(self) -> _Header:
         self._header.wait(self._waits.timeout)
