@@ -262,9 +262,15 @@ def _refill(entry: Any, kept: Any) -> None:
 
 
 def _with_groups(scheduler: _Access, groups: list[dict[str, Any]]) -> _Access:
-    """With what a scheduler has set in its optimizer: most compute the next value from it, and none sets it when it is loaded."""
+    """With what a scheduler has set in its optimizer: most compute the next value from it, and none sets it when it is loaded.
+
+    Functions, which some of torch 1 have in their state, are the program's own.
+    """
     def read() -> Any:
-        return scheduler.read(), [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        state = scheduler.read()
+        if isinstance(state, dict):
+            state = {key: value for key, value in state.items() if not callable(value)}
+        return state, [{key: value for key, value in group.items() if key != "params"} for group in groups]
 
     def load(state: Any) -> None:
         scheduler.load(state[0])

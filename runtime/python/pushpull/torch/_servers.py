@@ -231,7 +231,9 @@ class OnServers:
     def _check_max_norm(self) -> None:
         names = {id(parameter): name for name, parameter, _ in self._setup.trained()}
         for module in () if self._setup.model is None else self._setup.model.modules():
-            name = names.get(id(module._parameters.get("weight")))  # not by attribute: a parametrization would compute it
+            # Not by attribute, which a parametrization would compute; a scripted module has no other way.
+            weight = getattr(module, "weight", None) if _barrier.is_scripted(module) else module._parameters.get("weight")
+            name = names.get(id(weight))
             if name is not None and getattr(module, "max_norm", None) is not None:
                 raise ValueError(f'parameter "{name}": max_norm changes rows in the forward pass, which the servers would not see; pass '
                                  'optimizer_on="workers" and sparse=False, or leave max_norm out')
